@@ -12,7 +12,7 @@ DATA ?= ./data
 # process would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup build test test-all test-brokers test-spark test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
+.PHONY: run setup build test test-all test-brokers test-cluster test-packages test-spark test-uncompiled test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -32,6 +32,10 @@ $(VENV)/.dev: $(VENV)/.spark
 	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[dev,interop,spark,cluster]"
 	touch $@
 
+# The classes that Spark loads, which each of the many Javas of its tests would parse and verify anew. They do without, too.
+$(VENV)/spark-classes.jsa: $(VENV)/.dev tools/spark_classes.py
+	-BRAIDLOG_PURE=1 $(PY) -m tools.spark_classes
+
 # What the site of the documents is built with; no test needs it.
 $(VENV)/.docs: $(VENV)/.run
 	BRAIDLOG_PURE=1 $(PIP) --no-build-isolation -e ".[docs]"
@@ -43,7 +47,7 @@ build: $(VENV)/.run
 run: $(VENV)/.run
 	@$(PY) -m tools.run --data $(DATA) --listen 127.0.0.1:$(PORT)
 
-setup: $(VENV)/.dev build
+setup: $(VENV)/.dev $(VENV)/spark-classes.jsa build
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .
@@ -52,31 +56,42 @@ check: $(VENV)/.dev
 	$(VENV)/bin/lint-imports
 	$(PY) -m tools.links
 
-# Two at a time: one that waits for others most of its time, and one that works meanwhile and is shown when it is over.
+QUICK := "not peer and not soak and not long"
+UNCOMPILED_ONLY := tests/simulation/test_cluster_invariants_bite.py tests/simulation/test_replication_invariants_bite.py
+
+# What measures waits, and what Spark's processes must answer each other in time, runs alone; the rest two at a time. The
+# two that run one test after the other begin: the clusters wait for sessions most of the time.
 test: setup check
 	$(MAKE) --no-print-directory test-brokers
-	$(MAKE) --no-print-directory test-unit
+	$(MAKE) --no-print-directory -j 2 test-cluster test-packages test-unit test-uncompiled
 	$(MAKE) --no-print-directory test-spark
 
-# Whatever the others leave, and nothing beside it: some of it measures how long clients wait. More workers than cores,
-# as it mostly waits for brokers and clients. Clusters come after: each worker would start its own ZooKeeper and three
-# brokers.
+# Whatever the others leave. More workers than cores, as it mostly waits for brokers and clients.
 test-brokers:
-	$(PYTEST) -n 4 --dist worksteal -m "not peer and not soak" --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit tests
-	$(PYTEST) -m "not peer and not soak and not long" tests/cluster
+	$(PYTEST) -n 5 --dist worksteal -m $(QUICK) --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests
 
-# No more workers than cores, and nothing beside them: Spark's processes must answer each other within ten seconds.
-test-spark:
-	$(PYTEST) -n 2 --dist loadfile -m "not peer and not soak and not long" tests/spark
-
-# The unit tests twice, the second time uncompiled; then the packages, installed in environments of their own.
 test-unit:
-	$(PYTEST) -n 2 -m "not peer and not soak" tests/unit
-	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit tests/interop/test_smoke.py
-	$(PYTEST) -m "not peer and not soak and not long" tests/install
+	$(PYTEST) -n 3 -m "not peer and not soak" tests/unit
+
+# Environments of their own, one after the other.
+test-packages:
+	$(PYTEST) -m $(QUICK) tests/install
+
+# One ZooKeeper and three brokers, which each worker would start anew.
+test-cluster:
+	$(PYTEST) -m $(QUICK) tests/cluster
+
+# Tests of compiled modules a second time, uncompiled; and those that replace methods, which no compiled class allows.
+test-uncompiled:
+	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" $$($(PY) -m tools.hot_tests) tests/interop/test_smoke.py $(UNCOMPILED_ONLY)
+
+# No more workers than cores: Spark's processes must answer each other within ten seconds.
+test-spark:
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m $(QUICK) tests/spark
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
+	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit
 	$(PYTEST) -m "(peer or long) and not soak" tests
 
 soak: setup

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tools.peers.kafka import kafka_libs
+from tools.peers.kafka import kafka_libs, older_kafka_libs
 from tools.peers.kcat import kcat_path
 from tools.peers.maven import PeerMissing
 
@@ -85,6 +85,15 @@ def apache_kafka() -> Path:
     """Apache Kafka's jars; the test is skipped when they cannot be had."""
     try:
         return kafka_libs()
+    except PeerMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def older_kafka() -> Path:
+    """The jars of a Kafka from before AlterPartition and topic ids; the test is skipped when they cannot be had."""
+    try:
+        return older_kafka_libs()
     except PeerMissing as missing:
         pytest.skip(str(missing))
 

@@ -120,6 +120,9 @@ UNITS: dict[str, list[str]] = {
         "braidlog.net.connection",
         "braidlog.replication.topic_metrics",
         "braidlog.replication.delayed_operation",
+        "braidlog.replication.progress",
+        "braidlog.replication.follower_session",
+        "braidlog.replication.pending_ack",
         "braidlog.replication.partition",
         "braidlog.replication.partition_registry",
         "braidlog.replication.group_commit",
@@ -129,6 +132,8 @@ UNITS: dict[str, list[str]] = {
         "braidlog.broker.handlers.records.fetch_session",
         "braidlog.broker.handlers.records.transaction_verification",
         "braidlog.broker.handlers.records.produce",
+        "braidlog.broker.handlers.records.partition_read",
+        "braidlog.broker.awaited_roles",
         "braidlog.broker.handlers.records.fetch",
     ),
     "braidlog_net_outbound": _modules(

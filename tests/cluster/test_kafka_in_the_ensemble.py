@@ -16,7 +16,8 @@ from tools.peers.kafka import run_tool
 from braidlog import Consumer, Producer
 from braidlog.client.admin import Admin
 from braidlog.client.admin.topics import NewPartitions
-from braidlog.testing.zookeeper import ZooKeeper
+from braidlog.local_cluster.zookeeper import ZooKeeper
+from braidlog.testing import ClusterBroker
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from braidlog.wire.generated.incremental_alter_configs import (
     AlterableConfig,
@@ -28,7 +29,7 @@ from braidlog.wire.generated.init_producer_id import InitProducerIdRequest, Init
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support import confluent
 from support.broker import BRAIDLOG, KAFKA
-from support.cluster import ClusterBroker, start_cluster
+from support.cluster import start_cluster
 from support.eventually import eventually
 from support.mixed_cluster import (
     KAFKA_ID,
@@ -80,18 +81,18 @@ def topic(cluster: MixedCluster, controller: str) -> str:
 
 def create(cluster: MixedCluster, name: str, assignment: list[list[int]] = ON_ALL, **config: str) -> None:
     new = NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment, config=config)
-    client = confluent.admin(cluster.bootstrap)
+    client = confluent.admin(cluster.bootstrap_servers)
     client.create_topics([new])[name].result(60)
     cluster.agreed(lambda view: view.leaders.get(name) == tuple(replicas[0] for replicas in assignment))
 
 
 def send_to_all(cluster: MixedCluster, topic: str, name: str) -> None:
     """Half of the records by confluent-kafka, half by our producer, to every partition."""
-    producer = confluent.producer(cluster.bootstrap)
+    producer = confluent.producer(cluster.bootstrap_servers)
     for partition in range(3):
         producer.produce(topic, f"{name} confluent {partition}", partition=partition)
     assert producer.flush(60) == 0
-    with Producer(bootstrap_servers=cluster.bootstrap) as ours:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as ours:
         for partition in range(3):
             ours.send(topic, f"{name} ours {partition}".encode(), partition=partition)
         ours.flush()
@@ -106,13 +107,17 @@ def sent(*names: str) -> list[str]:
 def read_by_confluent(cluster: MixedCluster, topic: str) -> list[str]:
     found = []
     for partition in range(3):
-        found += [message.value().decode() for message in confluent.read_all(cluster.bootstrap, topic, partition)]
+        found += [
+            message.value().decode() for message in confluent.read_all(cluster.bootstrap_servers, topic, partition)
+        ]
     return sorted(found)
 
 
 def read_by_ours(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
     found: list[str] = []
-    with Consumer(bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+    with Consumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
+    ) as consumer:
         consumer.subscribe([topic])
 
         def enough() -> bool:
@@ -180,12 +185,12 @@ def test_topics_are_led_by_both_and_all_say_the_same(cluster: MixedCluster, topi
 def test_groups_are_coordinated_by_both(cluster: MixedCluster, topic: str) -> None:
     """The offsets topic has one partition on each broker."""
     send_to_all(cluster, topic, "grouped")
-    admin = confluent.admin(cluster.bootstrap)
+    admin = confluent.admin(cluster.bootstrap_servers)
     for number in range(3):
         group = f"{topic} group {number}"
         assert read_by_ours(cluster, topic, group, 6) == sent("grouped")
         consumer = ConfluentConsumer(
-            {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+            {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
         )
         consumer.close()
     assert {f"{topic} group {number}" for number in range(3)} <= {
@@ -197,10 +202,10 @@ def test_groups_are_coordinated_by_both(cluster: MixedCluster, topic: str) -> No
 
 
 def test_more_partitions_and_deletion(cluster: MixedCluster, topic: str) -> None:
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({topic: NewPartitions(5, [[KAFKA_ID], [1]])})
         cluster.agreed(lambda view: view.leaders.get(topic) == (*LEADERS, KAFKA_ID, 1))
-        producer = confluent.producer(cluster.bootstrap)
+        producer = confluent.producer(cluster.bootstrap_servers)
         for partition in range(5):
             producer.produce(topic, str(partition), partition=partition)
         assert producer.flush(60) == 0
@@ -240,7 +245,7 @@ def test_a_topic_is_created_on_first_use_by_either(cluster: MixedCluster, contro
 def test_a_transaction_spans_both(cluster: MixedCluster, topic: str) -> None:
     """Three coordinators, of both kinds, each write their markers to the leaders of both kinds."""
     for number in range(3):
-        producer = confluent.producer(cluster.bootstrap, transactional_id=f"{topic} transaction {number}")
+        producer = confluent.producer(cluster.bootstrap_servers, transactional_id=f"{topic} transaction {number}")
         producer.init_transactions(60)
         for outcome in ("aborted", "committed"):
             producer.begin_transaction()
@@ -252,7 +257,7 @@ def test_a_transaction_spans_both(cluster: MixedCluster, topic: str) -> None:
             else:
                 producer.commit_transaction(60)
     for partition in range(3):
-        found = confluent.read_all(cluster.bootstrap, topic, partition, isolation_level="read_committed")
+        found = confluent.read_all(cluster.bootstrap_servers, topic, partition, isolation_level="read_committed")
         assert sorted(message.value().decode() for message in found) == [f"committed {each}" for each in range(3)]
     leaders = cluster.agreed().leaders["__transaction_state"]
     assert KAFKA_ID in leaders
@@ -267,7 +272,7 @@ def tool(bootstrap: str, name: str, *arguments: str) -> str:
 
 def test_kafkas_own_tools(cluster: MixedCluster, controller: str) -> None:
     name = f"tools-{controller}"
-    ours, kafka = cluster.ours[0].bootstrap, cluster.kafka.bootstrap
+    ours, kafka = cluster.ours[0].bootstrap_servers, cluster.kafka.bootstrap_servers
     assignment = ",".join(str(each[0]) for each in ON_ALL)
     tool(ours, "kafka-topics", "--create", "--topic", name, "--replica-assignment", assignment)
     cluster.agreed(lambda view: view.leaders.get(name) == LEADERS)
@@ -343,7 +348,7 @@ def written_by(cluster: MixedCluster, kind: str) -> dict[str, Znode]:
     topic = f"compared-{kind}"
     at = f"/brokers/topics/{topic}"
     found: dict[str, Znode] = {}
-    with zookeeper_client(cluster.connect) as client, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+    with zookeeper_client(cluster.connect) as client, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
 
         def keep(action: str, path: str) -> None:
             found.update({f"{action}: {below or 'itself'}": node for below, node in read_tree(client, path).items()})

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError
 
-from braidlog.testing.zookeeper import ZooKeeper
+from braidlog.local_cluster.zookeeper import ZooKeeper
 from support import confluent
 from support.cluster import start_cluster
 from support.eventually import eventually
 
 
-def readiness(port: int) -> tuple[int, str]:
+def readiness(address: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as page:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=10) as page:
             return page.status, page.read().decode()
     except urllib.error.HTTPError as refusal:
         with refusal:
@@ -36,21 +36,24 @@ def delivered(bootstrap: str, acks: str) -> bool:
 def test_acks_of_one_are_refused_until_there_is_a_session(
     zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path
 ) -> None:
-    settings = {"zookeeper.connect": new_connect(), "braidlog.session.loss": "refuse"}
+    settings = {
+        "zookeeper.connect": new_connect(),
+        "braidlog.session.loss": "refuse",
+        "braidlog.http.listen": "127.0.0.1:0",
+    }
     with start_cluster(zookeeper, tmp_path, 1, settings) as cluster:
         (broker,) = cluster.brokers
-        assert broker.running is not None
-        port = broker.running.http_port
-        confluent.create_topic(broker.bootstrap, "kept")
-        assert readiness(port) == (200, "ready\n")
-        assert delivered(broker.bootstrap, "1")
+        address = broker.http_address
+        confluent.create_topic(broker.bootstrap_servers, "kept")
+        assert readiness(address) == (200, "ready\n")
+        assert delivered(broker.bootstrap_servers, "1")
         zookeeper.each(lambda server: server.pause())
         try:
-            eventually(lambda: readiness(port)[0] == 503)
-            assert "no ZooKeeper session" in readiness(port)[1]
-            assert not delivered(broker.bootstrap, "1")
-            assert delivered(broker.bootstrap, "all")
+            eventually(lambda: readiness(address)[0] == 503)
+            assert "no ZooKeeper session" in readiness(address)[1]
+            assert not delivered(broker.bootstrap_servers, "1")
+            assert delivered(broker.bootstrap_servers, "all")
         finally:
             zookeeper.each(lambda server: server.resume())
-        eventually(lambda: readiness(port) == (200, "ready\n"))
-        eventually(lambda: delivered(broker.bootstrap, "1"))
+        eventually(lambda: readiness(address) == (200, "ready\n"))
+        eventually(lambda: delivered(broker.bootstrap_servers, "1"))

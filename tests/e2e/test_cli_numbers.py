@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,12 +11,13 @@ import pytest
 
 from braidlog.cli.program import build_parser, main
 from support.broker import Broker
+from support.confluent import create_topic
 
 # The placeholder of an option says what it takes; a new one belongs into one of the two.
-NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "1:2,2:3"}
+NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "1:2,2:3"}
 WORDS = {
-    "DIR", "FILE", "GROUP", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE", "PROFILE", "STATE", "TEXT", "TOPIC",
-    "TRANSACTIONAL-ID", "TYPE", "URL",
+    "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE", "PRINCIPAL",
+    "PROFILE", "STATE", "TEXT", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 
@@ -38,6 +40,9 @@ NEEDED = {
     ("transactions", "describe"): ["no-such-id"],
     ("transactions", "producers"): ["--topic", "TOPIC"],
     ("transactions", "abort"): ["--topic", "TOPIC", "--partition", "0", "--start-offset", "0", "--yes"],
+    ("users", "create"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
+    ("users", "alter"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
+    ("users", "delete"): ["nobody"],
     ("pipeline", "lag"): ["--group", "no-such-group"],
     ("pipeline", "replay"): ["/no/such/checkpoint", "--to-earliest"],
     ("log", "dump"): ["/no/such/file.log"],
@@ -80,16 +85,23 @@ def test_every_placeholder_says_whether_it_is_a_number() -> None:
     assert len(NUMERIC) > 40
 
 
+@pytest.fixture(scope="module")
+def any_topic(broker: Broker) -> str:
+    """For all that only needs one that exists."""
+    name = f"numbers-{os.getpid()}"
+    create_topic(broker.bootstrap, name, 1)
+    return name
+
+
 @pytest.mark.parametrize("given", NUMERIC, ids=lambda given: " ".join((*given.path, given.flag)))
 def test_no_number_is_a_traceback(
-    given: Given, broker: Broker, cli: Any, topic: str, capfd: pytest.CaptureFixture[str]
+    given: Given, broker: Broker, any_topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In this process, so that whatever is not told in a sentence fails the test by itself."""
-    cli("topics", "create", topic).succeeded()
     needed = list(NEEDED.get(given.path, ()))
     if given.flag in ALTERNATIVES and ALTERNATIVES[given.flag] in needed:
         needed.remove(ALTERNATIVES[given.flag])
-    words = [*given.path, *(topic if word == "TOPIC" else word for word in needed)]
+    words = [*given.path, *(any_topic if word == "TOPIC" else word for word in needed)]
     if given.path[0] not in ("serve", "log") and given.flag != "--bootstrap":
         words += ["--bootstrap", broker.bootstrap]
     for value in NONSENSE:

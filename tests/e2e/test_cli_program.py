@@ -67,6 +67,8 @@ TALKING = [
     ("topics", "offsets", "x"),
     ("brokers",),
     ("log-dirs",),
+    ("users", "list"),
+    ("tokens", "list"),
     ("delete-records", "x:0:1"),
     ("perf", "produce", "x"),
     ("perf", "consume", "x"),

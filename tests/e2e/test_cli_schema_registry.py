@@ -97,7 +97,7 @@ def test_logins_come_from_files_and_the_environment(cli: Any, topic: str, broker
     good = CAPTURED.records[1]
     produce(broker, topic, good.data)
     authority = Authority(tmp_path)
-    server = authority.issue("registry", "IP:127.0.0.1")
+    server = authority.issue("registry", "127.0.0.1")
     with running_registry(user="ann", password="s3:cret", tls=(server.certificate, server.key)) as running:
         filled(running)
         file = tmp_path / "client.properties"

@@ -118,7 +118,9 @@ SURROUNDINGS: Final = {
     ),
     "testing.md:1": Surroundings(is_test=True),
     "testing.md:2": Surroundings(is_test=True),
-    "testing.md:3": Surroundings(prints=("127.0.0.1:",)),
+    "testing.md:3": Surroundings(is_test=True),
+    "testing.md:4": Surroundings(is_test=True),
+    "testing.md:5": Surroundings(prints=("127.0.0.1:",)),
     "transactions.md:1": Surroundings(topics=("orders", "invoices"), after=(
         "\nwith Consumer(bootstrap_servers='localhost:9092', isolation_level='read_committed') as reader:\n"
         "    reader.assign([('invoices', 0)])\n"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from braidlog.client.admin import Admin
+from braidlog.client.errors import AuthenticationFailed
 from braidlog.metric_names import CATALOGUE, HISTOGRAM
 from support.broker import Broker, start_braidlog
 
@@ -56,7 +59,7 @@ def test_groups_and_transactions_are_counted(watched: Broker) -> None:
 
 
 def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
-    """Save those that have nothing to tell on a broker without topics, requests or ZooKeeper."""
+    """Save those that have nothing to tell on a broker without topics, requests, logins or ZooKeeper."""
     text = page(watched, "/metrics")
     silent = {
         name
@@ -64,6 +67,34 @@ def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
         if set(metric.labels) & {"topic", "request", "error", "state"}
         or (metric.kind == HISTOGRAM and metric.labels)
         or "zookeeper" in name
+        or "authentication" in name
     }
     missing = [name for name in CATALOGUE if name not in silent and f"# TYPE {name} " not in text]
     assert missing == []
+
+
+def test_logins_are_counted_by_listener(tmp_path: Path) -> None:
+    settings = {
+        "braidlog.http.listen": "127.0.0.1:0",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "listener.name.clients.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+        ),
+    }
+    with start_braidlog(tmp_path / "data", settings) as broker:
+        guarded = broker.process.wait_for_line(r"CLIENTS://(\S+) after")[1]
+        for password in ("secret", "wrong"):
+            login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "alice"}
+            with (
+                suppress(AuthenticationFailed),
+                Admin(bootstrap_servers=guarded, sasl_password=password, **login) as admin,
+            ):
+                admin.describe_cluster()
+        text = page(broker, "/metrics")
+    counted = dict(
+        re.findall(r"^kafka_server_socket_server_metrics_(\w+_authentication)_total\{.*CLIENTS.*\} (\d+)$", text, re.M)
+    )
+    assert int(counted["successful_authentication"]) >= 1
+    assert int(counted["failed_authentication"]) >= 1

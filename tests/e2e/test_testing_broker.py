@@ -139,7 +139,7 @@ def test_a_process_that_died_on_its_own_is_told_of() -> None:
     broker = Broker("process").start()
     os.kill(broker.pid, signal.SIGKILL)
     wait_until(lambda: not broker.is_running, "the process has ended")
-    with pytest.raises(BrokerFailed, match="ended with -9 before it was asked to stop"):
+    with pytest.raises(BrokerFailed, match=r"killed by SIGKILL\) before it was asked to stop"):
         broker.close()
 
 

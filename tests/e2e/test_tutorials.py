@@ -1,4 +1,4 @@
-"""The tutorials for test authors and Python teams, followed from top to bottom; tests/spark has the third."""
+"""The tutorials for test authors and Python teams, top to bottom; tests/spark and tests/cluster have the others."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ def test_a_tutorial_does_what_it_says(name: str, tmp_path: Path) -> None:
 
 
 def test_every_tutorial_is_followed_by_a_test() -> None:
-    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"test-author", "python-team", "spark-team"}
+    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"test-author", "python-team", "spark-team", "cluster"}

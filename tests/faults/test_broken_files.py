@@ -203,7 +203,14 @@ BESIDE_THE_LOG = (
 
 @pytest.mark.parametrize(
     ("damage", "clean"),
-    [(_missing, True), (_missing, False), (_empty, True), (_cut_in_half, False), (_garbage, True), (_zeros, False)],
+    [
+        (_missing, False),
+        (_garbage, True),
+        (_zeros, False),
+        pytest.param(_missing, True, marks=pytest.mark.long),
+        pytest.param(_empty, True, marks=pytest.mark.long),
+        pytest.param(_cut_in_half, False, marks=pytest.mark.long),
+    ],
 )
 def test_all_files_beside_the_logs_broken_at_once(place: Place, damage: Callable[[Path], None], clean: bool) -> None:
     with place.life(log_flush_offset_checkpoint_interval_ms="100", log_initial_task_delay_ms="50") as broker:

@@ -169,8 +169,9 @@ def test_a_damaged_batch_is_told_and_can_be_passed_over(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with start_braidlog(data, SETTINGS) as broker:
         for first in range(0, 30, 10):
-            produce(broker, numbered(10, first=first, size=50))
-        # One batch each: the second is damaged behind the broker's back.
+            # One batch each: nothing is sent before the flush.
+            produce(broker, numbered(10, first=first, size=50), linger_ms=60_000)
+        # The second is damaged behind the broker's back.
         (segment,) = (data / f"{TOPIC}-0").glob("*.log")
         content = bytearray(segment.read_bytes())
         damaged = len(content) // 2

@@ -23,6 +23,7 @@ from support import confluent
 from support.broker import Broker, start_braidlog
 from support.cutting_proxy import CuttingProxy
 from support.ports import lasting_port
+from support.repetitions import some
 
 TOPIC = "ledger"
 PARTITIONS = 3
@@ -106,7 +107,7 @@ def restart(lives: list[Broker]) -> None:
     lives[0].__dict__["again"]()
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", some(["none", "lz4"], "lz4"))
 def test_a_broker_killed_again_and_again(lives: list[Broker], codec: str) -> None:
     bootstrap = lives[0].bootstrap
     confluent.create_topic(bootstrap, TOPIC, partitions=PARTITIONS)
@@ -127,7 +128,15 @@ def test_a_broker_killed_again_and_again(lives: list[Broker], codec: str) -> Non
         assert producer.metrics()["batches-retried"] > 0
 
 
-@pytest.mark.parametrize(("seed", "one_by_one"), [(1, False), (2, False), (3, True), (4, True)])
+@pytest.mark.parametrize(
+    ("seed", "one_by_one"),
+    [
+        (1, False),
+        pytest.param(2, False, marks=pytest.mark.long),
+        (3, True),
+        pytest.param(4, True, marks=pytest.mark.long),
+    ],
+)
 def test_connections_cut_in_the_middle_of_requests(tmp_path: Path, seed: int, one_by_one: bool) -> None:
     with (
         CuttingProxy() as proxy,

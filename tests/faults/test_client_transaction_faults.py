@@ -19,8 +19,8 @@ from braidlog.client.errors import AbortableError, DeliveryTimeoutError
 from braidlog.core.types import TopicPartition
 from support import confluent
 from support.broker import Broker
+from support.copy_scenario import CopyScenario
 from support.cutting_proxy import CuttingProxy
-from support.exactly_once import CopyScenario
 from support.group_scenarios import committed
 from support.groups import LastingBroker
 from support.request_cutting import ANSWER, REQUEST, RequestCutter
@@ -54,7 +54,7 @@ def copy_through(kind: str, place: Path, kills: int, seed: int, *, static: bool)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
+@pytest.mark.parametrize("static", [pytest.param(True, marks=pytest.mark.long), False], ids=["static", "dynamic"])
 def test_our_client_copies_everything_once_through_a_dozen_kills(
     target_kind: str, tmp_path: Path, static: bool
 ) -> None:
@@ -141,7 +141,7 @@ HASTY = {"linger_ms": 2, "request_timeout_ms": 300, "delivery_timeout_ms": 320}
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("settings", [PATIENT, HASTY], ids=["patient", "hasty"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_connections_cut_at_random(target_kind: str, tmp_path: Path, seed: int, settings: Mapping[str, int]) -> None:
     """Every transaction that was reported committed shows whole, in order, once; no other shows at all."""
     seed = int(os.environ.get("BRAIDLOG_SEED", seed))

@@ -115,8 +115,9 @@ def _let_it_write(writer: NumberedWriter, broker: Broker) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_fifty_crashes_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    crash_for(tmp_path, 50, seed=20)
+@pytest.mark.parametrize("crashes", [4 * len(POINTS), pytest.param(50, marks=pytest.mark.long)])
+def test_crashes_lose_nothing_acknowledged(tmp_path: Path, crashes: int) -> None:
+    crash_for(tmp_path, crashes, seed=20)
 
 
 def _children(pid: int) -> set[int]:

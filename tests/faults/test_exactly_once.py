@@ -1,4 +1,4 @@
-"""CopyScenario one topic into another exactly once, while workers and broker are killed at random moments.
+"""Copy one topic into another exactly once, while workers and broker are killed at random moments.
 
 The seed is printed and decides everything that is killed and when; `BRAIDLOG_SEED=7` runs that one again.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.exactly_once import CopyScenario
+from support.copy_scenario import CopyScenario
 from support.soak import scaled
 
 

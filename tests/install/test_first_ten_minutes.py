@@ -137,7 +137,7 @@ def test_installing_as_readme_says(clone: Path, tmp_path: Path) -> None:
     section = (clone / "README.md").read_text().partition(INSTALLING)[2].partition("\n## ")[0]
     install, version, serve = commands(section)
     assert install == "pip install ."
-    venv = CleanVenv(tmp_path / "venv")
+    venv = CleanVenv(tmp_path / "venv", has_pip=True)
     path = os.pathsep.join((str(venv.bin), os.environ["PATH"]))
     environment = clean_environment(PATH=path, PYTHONUNBUFFERED="1", BRAIDLOG_HTTP_LISTEN="")
     run(shlex.split(install), cwd=clone, env=environment)

@@ -317,9 +317,6 @@ def test_a_broker_without_access_control_is_told_of(broker: Broker, admin: Admin
         lambda: admin.create_acls([rule]),
         lambda: admin.describe_client_quotas(),
         lambda: admin.alter_client_quotas({user: {"producer_byte_rate": 1.0}}),
-        lambda: admin.describe_scram_users(),
-        lambda: admin.alter_scram_users([ours.ScramUpsertion("a", "b")]),
-        lambda: admin.describe_delegation_tokens(),
     ]
     for call in calls:
         with pytest.raises(errors.UnsupportedVersionError, match="does not offer"):

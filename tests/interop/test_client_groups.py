@@ -15,6 +15,7 @@ from support.confluent import create_topic
 from support.eventually import eventually
 from support.groups import LastingBroker, group_under_test
 from support.ownership import History, Partition
+from support.repetitions import some
 
 CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 FLAVOURS: dict[str, dict[str, Any]] = {
@@ -40,19 +41,41 @@ FELLOWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "aiokafka-roundrobin": ("aiokafka", "roundrobin", {"assignors": ["roundrobin"]}),
     "aiokafka-sticky": ("aiokafka", "sticky", {"assignors": ["sticky"]}),
 }
+# In every run each assignor and each other client, by turns as the first leader. Leadership goes from one client to the
+# other in each, so who has it first is a repetition, and so is an assignor beside a second client.
+QUICK_FELLOWS = {
+    "confluent-cooperative": "ours leads",
+    "kafka-python-range": "theirs leads",
+    "aiokafka-roundrobin": "theirs leads",
+    "aiokafka-sticky": "ours leads",
+}
+MIXED = [
+    pytest.param(
+        fellow, first, marks=[] if QUICK_FELLOWS.get(fellow) == first else [pytest.mark.long], id=f"{fellow}-{first}"
+    )
+    for fellow in FELLOWS
+    for first in ("ours leads", "theirs leads")
+]
+# A broker that is killed loses all that one loses that is stopped.
+OUTLIVED = [
+    pytest.param(flavour, kill, marks=[] if kill else [pytest.mark.long], id=f"{flavour}-{how}")
+    for flavour in BOTH_PROTOCOLS
+    for kill, how in ((False, "stopped"), (True, "killed"))
+]
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+# By default a group begins with range.
+@pytest.mark.parametrize("flavour", some(FLAVOURS, "default", "cooperative-sticky", "consumer-uniform"))
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
         scenarios.live_through_changes(group)
 
 
-@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky", "consumer-uniform"])
+@pytest.mark.parametrize("flavour", some(["range", *BOTH_PROTOCOLS], *BOTH_PROTOCOLS))
 def test_a_rolling_restart_reads_nothing_twice(quick_broker: Broker, topic: str, flavour: str) -> None:
     """Members are replaced one after the other: at no moment do two of them have the same partition."""
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", 8, **FLAVOURS[flavour]) as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             members = [group.start(f"old {number}") for number in range(3)]
             group.settle(*members)
             for number in range(3):
@@ -86,8 +109,7 @@ def _check_one_owner_at_a_time(history: History) -> None:
             assert until <= begins, f"{one} and {other} had {partition} at the same time"
 
 
-@pytest.mark.parametrize("first", ["ours leads", "theirs leads"])
-@pytest.mark.parametrize("fellow", FELLOWS)
+@pytest.mark.parametrize(("fellow", "first"), MIXED)
 def test_members_of_different_clients_share(quick_broker: Broker, topic: str, fellow: str, first: str) -> None:
     client, ours, theirs = FELLOWS[fellow]
     with group_under_test(quick_broker.bootstrap, topic, "braidlog") as group:
@@ -99,7 +121,7 @@ def test_members_of_different_clients_share(quick_broker: Broker, topic: str, fe
             return group.start(name, client=client, settings=theirs)
 
         leads = first == "ours leads"
-        with group.writer.running(at_once=1):
+        with group.writing():
             # Who comes first leads.
             ann = start("ann", leads)
             group.settle(ann)
@@ -123,7 +145,7 @@ def test_ours_and_librdkafka_share_in_the_newer_protocol(target_kind: str, quick
         pytest.skip(NOT_ON_KAFKA)
     newer = FLAVOURS["consumer-uniform"]
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **newer) as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             ann = group.start("ann")
             bob = group.start("bob", client="confluent", settings=newer)
             group.settle(ann, bob)
@@ -135,8 +157,14 @@ def test_ours_and_librdkafka_share_in_the_newer_protocol(target_kind: str, quick
         group.history().check(group.written())
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["restarted", "killed"])
-@pytest.mark.parametrize("flavour", ["range", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("flavour", "killed"),
+    [
+        *scenarios.STATIC_RETURNS,
+        pytest.param("sticky", False, id="sticky-restarted", marks=pytest.mark.long),
+        pytest.param("sticky", True, id="sticky-killed", marks=pytest.mark.long),
+    ],
+)
 def test_a_static_member_returns_without_a_rebalance(
     quick_broker: Broker, topic: str, flavour: str, killed: bool
 ) -> None:
@@ -190,13 +218,13 @@ def test_a_static_member_that_lives_twice_is_fenced(quick_broker: Broker, topic:
         group.history().check(group.written())
 
 
-@pytest.mark.parametrize("flavour", [*BOTH_PROTOCOLS, "range"])
+@pytest.mark.parametrize("flavour", some([*BOTH_PROTOCOLS, "range"], *BOTH_PROTOCOLS))
 def test_new_partitions_are_read(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
         scenarios.new_partitions_are_read(group, 9)
 
 
-@pytest.mark.parametrize("flavour", [*BOTH_PROTOCOLS, "range"])
+@pytest.mark.parametrize("flavour", some([*BOTH_PROTOCOLS, "range"], *BOTH_PROTOCOLS))
 def test_a_pattern_finds_new_topics(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS[flavour]) as group:
         scenarios.a_pattern_finds_new_topics(group, f"^{topic}.*", f"{topic}-new")
@@ -220,7 +248,7 @@ def test_members_that_read_different_topics(quick_broker: Broker, topic: str) ->
 
 def test_a_live_group_becomes_cooperative_in_two_rolling_restarts(quick_broker: Broker, topic: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "braidlog", **FLAVOURS["range"]) as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             members = [group.start("first"), group.start("second")]
             group.settle(*members)
             for strategy in ("cooperative-sticky,range", "cooperative-sticky"):
@@ -246,7 +274,7 @@ def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
         pytest.skip("the quick broker of Kafka 3.9 does not migrate groups")
     old, new = FLAVOURS[flavour], FLAVOURS["consumer-uniform"]
     with group_under_test(quick_broker.bootstrap, topic, "braidlog") as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             ann = group.start("ann", settings=old)
             group.settle(ann)
             bob = group.start("bob", settings=new)
@@ -261,7 +289,6 @@ def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
         group.history().check(group.written())
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-@pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
+@pytest.mark.parametrize(("flavour", "kill"), OUTLIVED)
 def test_commits_outlive_the_broker(target_kind: str, tmp_path: Path, flavour: str, kill: bool) -> None:
     scenarios.commits_outlive_the_broker(target_kind, tmp_path / "data", "braidlog", FLAVOURS[flavour], kill=kill)

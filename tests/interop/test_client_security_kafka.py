@@ -21,8 +21,9 @@ from braidlog.client.settings import ADMIN, Settings
 from braidlog.net.outbound import sasl
 from braidlog.security.oauthbearer import encode_unsecured
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
-from support.certificates import Authority, encrypted_key
-from support.guarded_kafka import PASSWORD, SESSION_MS, USER, GuardedKafka, start_guarded_kafka
+from support.broker import KAFKA
+from support.certificates import Authority, encrypted_key, jks_key_store, jks_trust_store
+from support.guarded_broker import PASSWORD, SESSION_MS, USER, GuardedBroker, start_guarded
 
 pytestmark = pytest.mark.peer
 
@@ -35,8 +36,8 @@ CLI_WITHIN_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
-    with start_guarded_kafka(tmp_path_factory.mktemp("secured")) as running:
+def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with start_guarded(KAFKA, tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
@@ -82,11 +83,11 @@ def _refusal(bootstrap: str, settings: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_tls(kafka: GuardedKafka, version: str) -> None:
+def test_tls(kafka: GuardedBroker, version: str) -> None:
     assert _brokers(kafka.at("TLS"), {**kafka.trust, "ssl.enabled.protocols": version}) == [1]
 
 
-def test_mutual_tls(kafka: GuardedKafka) -> None:
+def test_mutual_tls(kafka: GuardedBroker) -> None:
     assert _brokers(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(kafka.client.bundle)}) == [1]
     in_settings = {
         "security.protocol": "SSL",
@@ -99,44 +100,30 @@ def test_mutual_tls(kafka: GuardedKafka) -> None:
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_mutual_tls_without_a_certificate(kafka: GuardedKafka, version: str) -> None:
+def test_mutual_tls_without_a_certificate(kafka: GuardedBroker, version: str) -> None:
     reported = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.enabled.protocols": version})
     assert "wants clients to have a certificate" in reported
     assert "ssl.keystore.location" in reported
 
 
-def test_mutual_tls_with_a_strangers_certificate(kafka: GuardedKafka, tmp_path: Path) -> None:
+def test_mutual_tls_with_a_strangers_certificate(kafka: GuardedBroker, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "somebody else").issue("stranger")
     reported = _refusal(kafka.at("MUTUAL"), {**kafka.trust, "ssl.keystore.location": str(stranger.bundle)})
     assert "does not accept this client's certificate" in reported
 
 
-def test_java_key_stores(kafka: GuardedKafka, tmp_path: Path) -> None:
-    trust, identity = tmp_path / "trust.jks", tmp_path / "client.jks"
-    bundle = tmp_path / "client.p12"
-    _run("openssl", "pkcs12", "-export", "-in", str(kafka.client.certificate), "-inkey", str(kafka.client.key),
-        "-name", "client", "-out", str(bundle), "-passout", "pass:changeit")  # fmt: skip
-    _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(kafka.authority.certificate),
-        "-keystore", str(trust), "-storetype", "JKS", "-storepass", "changeit")  # fmt: skip
-    _run("keytool", "-importkeystore", "-noprompt", "-srckeystore", str(bundle), "-srcstoretype", "PKCS12",
-        "-srcstorepass", "changeit", "-destkeystore", str(identity), "-deststoretype", "JKS",
-        "-deststorepass", "changeit", "-destkeypass", "changeit")  # fmt: skip
+def test_java_key_stores(kafka: GuardedBroker) -> None:
     settings = {
         "security.protocol": "SSL",
-        "ssl.truststore.location": str(trust),
+        "ssl.truststore.location": str(jks_trust_store(kafka.authority, "changeit")),
         "ssl.truststore.password": "changeit",
-        "ssl.keystore.location": str(identity),
+        "ssl.keystore.location": str(jks_key_store(kafka.client, kafka.authority, "changeit")),
         "ssl.keystore.password": "changeit",
     }
     assert _brokers(kafka.at("MUTUAL"), settings) == [1]
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_certificate_of_another_authority(kafka: GuardedKafka, tmp_path: Path) -> None:
+def test_a_certificate_of_another_authority(kafka: GuardedBroker, tmp_path: Path) -> None:
     other = Authority(tmp_path, "somebody else")
     reported = _refusal(kafka.at("TLS"), {**kafka.trust, "ssl.truststore.location": str(other.certificate)})
     assert "is not to be trusted" in reported
@@ -144,7 +131,7 @@ def test_a_certificate_of_another_authority(kafka: GuardedKafka, tmp_path: Path)
     assert "is not to be trusted" in _refusal(kafka.at("TLS"), {"security.protocol": "SSL"})
 
 
-def test_a_certificate_for_another_host(kafka: GuardedKafka) -> None:
+def test_a_certificate_for_another_host(kafka: GuardedBroker) -> None:
     reported = _refusal(kafka.at("ELSEWHERE"), kafka.trust)
     assert "is for another host" in reported
     assert "ssl.endpoint.identification.algorithm" in reported
@@ -155,20 +142,20 @@ def test_a_certificate_for_another_host(kafka: GuardedKafka) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_sasl_in_clear_text_and_over_tls(kafka: GuardedKafka, mechanism: str) -> None:
+def test_sasl_in_clear_text_and_over_tls(kafka: GuardedBroker, mechanism: str) -> None:
     login = _login(mechanism)
     assert _brokers(kafka.at("SASL"), login) == [1]
     assert _brokers(kafka.at("SASLTLS"), {**login, **kafka.trust, "security.protocol": "SASL_SSL"}) == [1]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-def test_a_wrong_password(kafka: GuardedKafka, mechanism: str) -> None:
+def test_a_wrong_password(kafka: GuardedBroker, mechanism: str) -> None:
     reported = _refusal(kafka.at("SASL"), {**_login(mechanism), "sasl.password": "wr0ng"})
     assert "SASL authentication failed" in reported
     assert "check user name and password" in reported
 
 
-def test_a_token_that_has_expired(kafka: GuardedKafka) -> None:
+def test_a_token_that_has_expired(kafka: GuardedBroker) -> None:
     def expired() -> str:
         return encode_unsecured({"sub": USER, "iat": 1, "exp": 2})
 
@@ -177,7 +164,7 @@ def test_a_token_that_has_expired(kafka: GuardedKafka) -> None:
     assert "check the token" in reported
 
 
-def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: GuardedKafka) -> None:
+def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: GuardedBroker) -> None:
     package = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     jaas = f'{package} required unsecuredLoginStringClaim_sub="{USER}" unsecuredLoginExtension_traceId="7";'
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas}
@@ -187,18 +174,18 @@ def test_an_unsecured_token_as_kafkas_login_module_makes_it(kafka: GuardedKafka)
 # The wrong protocol
 
 
-def test_clear_text_where_tls_is_spoken(kafka: GuardedKafka) -> None:
+def test_clear_text_where_tls_is_spoken(kafka: GuardedBroker) -> None:
     assert "speaks TLS here; set security.protocol=SSL" in _refusal(kafka.at("TLS"), {})
     assert "speaks TLS here; set security.protocol=SSL" in _refusal(kafka.at("SASLTLS"), _login("PLAIN"))
 
 
-def test_tls_where_clear_text_is_spoken(kafka: GuardedKafka) -> None:
+def test_tls_where_clear_text_is_spoken(kafka: GuardedBroker) -> None:
     assert "speaks clear text here, not TLS" in _refusal(kafka.at("PLAINTEXT"), kafka.trust)
     reported = _refusal(kafka.at("SASL"), {**kafka.trust, **_login("PLAIN"), "security.protocol": "SASL_SSL"})
     assert "security.protocol=PLAINTEXT (or SASL_PLAINTEXT)" in reported
 
 
-def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: GuardedKafka) -> None:
+def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: GuardedBroker) -> None:
     assert "wants no SASL on this listener" in _refusal(kafka.at("PLAINTEXT"), _login("PLAIN"))
     assert "set security.protocol=SASL_PLAINTEXT" in _refusal(kafka.at("SASL"), {})
 
@@ -208,7 +195,7 @@ def test_sasl_where_none_is_wanted_and_none_where_it_is(kafka: GuardedKafka) -> 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_sessions_are_renewed_while_requests_go_on(
-    kafka: GuardedKafka, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    kafka: GuardedBroker, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kafka closes a connection whose session is over at the next request."""
     renewals: list[float] = []
@@ -251,7 +238,7 @@ async def _keep_asking(settings: Settings, for_s: float) -> int:
 # The clients
 
 
-def test_records_over_sasl_and_tls_through_several_sessions(kafka: GuardedKafka, topic: str) -> None:
+def test_records_over_sasl_and_tls_through_several_sessions(kafka: GuardedBroker, topic: str) -> None:
     settings: dict[str, Any] = {**_login("SCRAM-SHA-256"), "bootstrap.servers": kafka.at("RENEWED")}
     over_tls: dict[str, Any] = {
         **settings, **kafka.trust, "security.protocol": "SASL_SSL", "bootstrap.servers": kafka.at("SASLTLS"),
@@ -279,7 +266,7 @@ def test_records_over_sasl_and_tls_through_several_sessions(kafka: GuardedKafka,
     assert keys == [b"%d" % number for number in range(sent)]
 
 
-def test_the_admin_is_let_in(kafka: GuardedKafka) -> None:
+def test_the_admin_is_let_in(kafka: GuardedBroker) -> None:
     settings = {**kafka.trust, **_login("SCRAM-SHA-512"), "security.protocol": "SASL_SSL"}
     with Admin({**settings, "bootstrap.servers": kafka.at("SASLTLS")}) as admin:
         assert admin.describe_cluster().cluster_id
@@ -290,7 +277,7 @@ def test_the_admin_is_let_in(kafka: GuardedKafka) -> None:
     assert time.monotonic() - began < TOLD_WITHIN_S
 
 
-def test_clients_do_not_try_a_refused_login_again(kafka: GuardedKafka, topic: str) -> None:
+def test_clients_do_not_try_a_refused_login_again(kafka: GuardedBroker, topic: str) -> None:
     settings = {**_login("PLAIN"), "sasl.password": "wr0ng", "bootstrap.servers": kafka.at("SASL")}
     began = time.monotonic()
     with pytest.raises(AuthenticationFailed, match="check user name and password"), Producer(settings) as producer:
@@ -317,7 +304,7 @@ def _braidlog(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def properties(kafka: GuardedKafka, tmp_path: Path) -> str:
+def properties(kafka: GuardedBroker, tmp_path: Path) -> str:
     """A file as Kafka's own tools take it."""
     quoted = PASSWORD.replace('"', '\\\\"')
     path = tmp_path / "client.properties"

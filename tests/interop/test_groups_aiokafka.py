@@ -10,11 +10,13 @@ import pytest
 from support import group_scenarios as scenarios
 from support.broker import Broker
 from support.groups import group_under_test
+from support.repetitions import some
 
 FLAVOURS: dict[str, dict[str, Any]] = {name: {"assignors": [name]} for name in ("range", "sticky")}
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+# Both are eager; sticky has more to say of itself.
+@pytest.mark.parametrize("flavour", some(FLAVOURS, "sticky"))
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "aiokafka", **FLAVOURS[flavour]) as group:
         scenarios.live_through_changes(group)
@@ -48,7 +50,7 @@ def test_clients_of_three_kinds_share_one_group(quick_broker: Broker, topic: str
         "aiokafka": {"assignors": ["range"]},
     }
     with group_under_test(quick_broker.bootstrap, topic, "confluent") as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             members = []
             for client, settings in range_only.items():
                 members.append(group.start(f"{client} member", client, settings=settings))

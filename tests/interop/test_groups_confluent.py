@@ -10,6 +10,7 @@ import pytest
 from support import group_scenarios as scenarios
 from support.broker import KAFKA, Broker
 from support.groups import LastingBroker, group_under_test
+from support.repetitions import some
 
 CLASSIC = ("range", "roundrobin", "cooperative-sticky")
 FLAVOURS: dict[str, dict[str, Any]] = {
@@ -27,14 +28,14 @@ def _can(request: pytest.FixtureRequest, target_kind: str) -> None:
         pytest.skip(NOT_ON_KAFKA)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+# Eager as range is; members of ours and of aiokafka share by it in test_client_groups.py.
+@pytest.mark.parametrize("flavour", some(FLAVOURS, *(name for name in FLAVOURS if name != "roundrobin")))
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "confluent", **FLAVOURS[flavour]) as group:
         scenarios.live_through_changes(group)
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["restarted", "killed"])
-@pytest.mark.parametrize("flavour", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(("flavour", "killed"), scenarios.STATIC_RETURNS)
 def test_a_static_member_returns_without_a_rebalance(
     quick_broker: Broker, topic: str, flavour: str, killed: bool
 ) -> None:
@@ -87,7 +88,7 @@ def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
         pytest.skip(NOT_ON_KAFKA)
     old, new = FLAVOURS[flavour], FLAVOURS["consumer-uniform"]
     with group_under_test(quick_broker.bootstrap, topic, "confluent") as group:
-        with group.writer.running(at_once=1):
+        with group.writing():
             ann, bob = group.start("ann", settings=old), group.start("bob", settings=old)
             group.settle(ann, bob)
             cid = group.start("cid", settings=new)
@@ -108,7 +109,10 @@ def test_a_live_group_goes_over_to_the_newer_protocol_and_back(
         group.history().check(group.written())
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+# A broker that is killed loses all that one loses that is stopped.
+@pytest.mark.parametrize(
+    "kill", [pytest.param(False, id="stopped", marks=pytest.mark.long), pytest.param(True, id="killed")]
+)
 @pytest.mark.parametrize("flavour", BOTH_PROTOCOLS)
 def test_commits_outlive_the_broker(target_kind: str, tmp_path: Path, flavour: str, kill: bool) -> None:
     scenarios.commits_outlive_the_broker(target_kind, tmp_path / "data", "confluent", FLAVOURS[flavour], kill=kill)

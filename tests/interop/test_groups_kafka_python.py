@@ -16,12 +16,14 @@ from support import confluent, kafka_python
 from support import group_scenarios as scenarios
 from support.broker import Broker
 from support.groups import group_under_test
+from support.repetitions import some
 from support.samples import plain_samples
 
 FLAVOURS: dict[str, dict[str, Any]] = {name: {"assignors": [name]} for name in ("range", "cooperative-sticky")}
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+# Eager members of this client share with ours in test_client_groups.py.
+@pytest.mark.parametrize("flavour", some(FLAVOURS, "cooperative-sticky"))
 def test_members_join_leave_die_and_stall(quick_broker: Broker, topic: str, flavour: str) -> None:
     with group_under_test(quick_broker.bootstrap, topic, "kafka-python", **FLAVOURS[flavour]) as group:
         scenarios.live_through_changes(group)

@@ -19,8 +19,8 @@ from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import SystemClock
 from braidlog.core.types import BrokerId, Endpoint
+from braidlog.local_cluster.zookeeper import ZooKeeper, zookeeper_missing
 from braidlog.metrics import MetricsRegistry
-from braidlog.testing.zookeeper import ZooKeeper, zookeeper_missing
 
 MISSING = zookeeper_missing()
 pytestmark = [

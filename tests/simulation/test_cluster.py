@@ -10,54 +10,43 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from braidlog.testing.simulated.cluster import SimulatedCluster
+from braidlog.testing.simulated.simulation import Simulation
 from support.simulation.cluster_workload import SETTINGS, ClusterWorkload
-from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
-from support.soak import scaled
+from support.simulation.seeds import SeededLives
 
 TESTS = str(Path(__file__).parents[1])
 REPLAYED = 3
-QUICK_SEEDS = 24
-QUICK_STEPS = 12
-SOAK_SEEDS = scaled(100)
-SOAK_STEPS = 50
 
 
-def live(seed: int, steps: int = QUICK_STEPS) -> ClusterWorkload:
+@contextmanager
+def begin(seed: int, steps: int) -> Iterator[tuple[Simulation, ClusterWorkload]]:
     with SimulatedCluster(seed, settings=SETTINGS) as cluster:
-        workload = ClusterWorkload(cluster, steps)
-        run_workload(cluster.simulation, workload, seed, steps, __file__)
-        return workload
+        yield cluster.simulation, ClusterWorkload(cluster, steps)
 
 
-@unless_replaying
-@pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
-def test_what_must_hold_holds(seed: int) -> None:
-    workload = live(seed)
+LIVES = SeededLives(begin, __file__, quick=16, further=8, soak=100, soak_steps=50)
+
+
+@LIVES.quick_lives
+def test_what_must_hold_holds(workload: ClusterWorkload) -> None:
     assert workload.history.acknowledged
     assert workload.history.producer_ids
     assert workload.store.ids
 
 
-@when_replaying
-def test_replay() -> None:
-    live(*replayed_seed(QUICK_STEPS))
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", seeds(SOAK_SEEDS))
-def test_long_lives(seed: int) -> None:
-    live(1_000_000 + seed, SOAK_STEPS)
+test_replay = LIVES.replay()
+test_long_lives = LIVES.long_lives()
 
 
 def digest_of(seed: int) -> str:
-    with SimulatedCluster(seed, settings=SETTINGS) as cluster:
-        cluster.run(ClusterWorkload(cluster, QUICK_STEPS).run())
-        return cluster.simulation.trace.digest()
+    with begin(seed, LIVES.steps) as (simulation, workload):
+        simulation.run(workload.run())
+        return simulation.trace.digest()
 
 
 def test_a_seed_replays_exactly_also_in_another_process() -> None:

@@ -9,56 +9,28 @@ and generation; a committed offset never goes back; a transaction is all or noth
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import pytest
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from braidlog.testing.simulated.simulation import Simulation
 from support.simulation.coordinator_workload import CoordinatorWorkload, is_synced, settings_for
-from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
-from support.soak import scaled
-
-QUICK_SEEDS = 25
-QUICK_STEPS = 12
-SOAK_SEEDS = scaled(50)
-SOAK_STEPS = 60
+from support.simulation.seeds import SeededLives
 
 
-class Life(NamedTuple):
-    lives: int
-    generations: int
-    commits: int
-    transactions: int
-    committed: int
-
-
-def live(seed: int, steps: int = QUICK_STEPS) -> Life:
+@contextmanager
+def begin(seed: int, steps: int) -> Iterator[tuple[Simulation, CoordinatorWorkload]]:
     with Simulation(seed, settings_for(seed)) as simulation:
-        workload = CoordinatorWorkload(simulation, steps, is_synced(seed))
-        run_workload(simulation, workload, seed, steps, __file__)
-        return Life(
-            simulation.broker.lives,
-            workload.groups.generations,
-            workload.groups.commits,
-            len(workload.transactions.transactions),
-            workload.transactions.committed,
-        )
+        yield simulation, CoordinatorWorkload(simulation, steps, is_synced(seed))
 
 
-@unless_replaying
-@pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
-def test_what_must_hold_holds(seed: int) -> None:
-    life = live(seed)
-    assert life.generations > 0
-    assert life.committed > 0
+LIVES = SeededLives(begin, __file__, quick=10, further=15, soak=50, soak_from=2_000_000, soak_steps=60)
 
 
-@when_replaying
-def test_replay() -> None:
-    live(*replayed_seed(QUICK_STEPS))
+@LIVES.quick_lives
+def test_what_must_hold_holds(workload: CoordinatorWorkload) -> None:
+    assert workload.groups.generations > 0
+    assert workload.transactions.committed > 0
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", seeds(SOAK_SEEDS))
-def test_long_lives(seed: int) -> None:
-    live(2_000_000 + seed, SOAK_STEPS)
+test_replay = LIVES.replay()
+test_long_lives = LIVES.long_lives()

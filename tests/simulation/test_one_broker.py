@@ -7,47 +7,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import pytest
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from braidlog.testing.simulated.simulation import Simulation
-from support.simulation.seeds import replayed_seed, run_workload, seeds, unless_replaying, when_replaying
+from support.simulation.seeds import SeededLives
 from support.simulation.settings import settings_for
 from support.simulation.workload import Workload
-from support.soak import scaled
-
-QUICK_SEEDS = 60
-QUICK_STEPS = 12
-SOAK_SEEDS = scaled(100)
-SOAK_STEPS = 60
 
 
-class Life(NamedTuple):
-    lives: int
-    acknowledged: int
-
-
-def live(seed: int, steps: int = QUICK_STEPS) -> Life:
+@contextmanager
+def begin(seed: int, steps: int) -> Iterator[tuple[Simulation, Workload]]:
     with Simulation(seed, settings_for(seed)) as simulation:
-        workload = Workload(simulation, steps)
-        run_workload(simulation, workload, seed, steps, __file__)
-        return Life(simulation.broker.lives, workload.history.acknowledged_count)
+        yield simulation, Workload(simulation, steps)
 
 
-@unless_replaying
-@pytest.mark.parametrize("seed", seeds(QUICK_SEEDS))
-def test_what_must_hold_holds(seed: int) -> None:
-    life = live(seed)
-    assert life.acknowledged > 0
+LIVES = SeededLives(begin, __file__, quick=16, further=44, soak=100, soak_steps=60)
 
 
-@when_replaying
-def test_replay() -> None:
-    live(*replayed_seed(QUICK_STEPS))
+@LIVES.quick_lives
+def test_what_must_hold_holds(workload: Workload) -> None:
+    assert workload.history.acknowledged_count > 0
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", seeds(SOAK_SEEDS))
-def test_long_lives(seed: int) -> None:
-    live(1_000_000 + seed, SOAK_STEPS)
+test_replay = LIVES.replay()
+test_long_lives = LIVES.long_lives()

@@ -14,7 +14,14 @@ import pytest
 
 from support.simulation.traces import trace_of
 
-CASES: Final = [("clients", 3), ("clients", 4), ("one-broker", 3), ("one-broker", 14), ("coordinators", 7)]
+# One life of each workload in every run: a second one shows the same.
+CASES: Final = [
+    ("clients", 3),
+    pytest.param("clients", 4, marks=pytest.mark.long),
+    ("one-broker", 3),
+    pytest.param("one-broker", 14, marks=pytest.mark.long),
+    ("coordinators", 7),
+]
 
 
 @pytest.mark.parametrize(("workload", "seed"), CASES)

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools.spark_classes import java_options
 
 from pyspark_braidlog.session import spark_environment
 
-# Tests are over before the better compiler pays.
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1"
 _NO_DERBY_LOG = "-Dderby.stream.error.file=/dev/null"
 
 
@@ -23,6 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Spark's own Python leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+    # Files that start a Spark of their own take long, with few tests: last, one worker would be left alone with them.
+    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path in sharing)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,8 +32,8 @@ def java_python_and_loopback() -> None:
     """What Spark needs to know before it starts; it would take the first `python3` on the path for its workers."""
     os.environ.update(spark_environment("local[2]"))
     # Of every Java that a test starts by way of Spark, in whatever process.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", _QUICK_JAVA)
-    os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", _QUICK_JAVA)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+    os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", java_options())
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from braidlog import Admin, Producer
 from braidlog.client.admin.topics import NewTopic
-from support.guarded_kafka import PASSWORD, USER, GuardedKafka, start_guarded_kafka
+from support.broker import KAFKA
+from support.guarded_broker import PASSWORD, USER, GuardedBroker, start_guarded
 from support.spark_failures import KINDS_OF_QUERY, FailingQueries, target
 
 pytestmark = pytest.mark.peer
@@ -20,8 +21,8 @@ LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
 @pytest.fixture(scope="module")
-def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
-    with start_guarded_kafka(tmp_path_factory.mktemp("guarded")) as running:
+def kafka(apache_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with start_guarded(KAFKA, tmp_path_factory.mktemp("guarded")) as running:
         with Admin(bootstrap_servers=running.at("PLAINTEXT")) as admin:
             admin.create_topics([NewTopic(TOPIC, 1)])
         with Producer(bootstrap_servers=running.at("PLAINTEXT")) as producer:
@@ -35,7 +36,7 @@ def ways(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Faili
     return FailingQueries(spark, tmp_path_factory.mktemp("ways"))
 
 
-def login(kafka: GuardedKafka, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
+def login(kafka: GuardedBroker, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
     """As users of Spark's connector write it."""
     quoted = password.replace("\\", "\\\\").replace('"', '\\"')
     return {
@@ -46,7 +47,7 @@ def login(kafka: GuardedKafka, password: str, mechanism: str = "SCRAM-SHA-512") 
     }
 
 
-def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedKafka) -> None:
+def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedBroker) -> None:
     options = {**login(kafka, PASSWORD), "subscribe": TOPIC}
     rows = spark.read.format("braidlog").options(**options).load().collect()
     assert b"for those who may" in [bytes(row.value) for row in rows]
@@ -56,7 +57,7 @@ def test_the_right_password_lets_in(spark: SparkSession, kafka: GuardedKafka) ->
 
 
 @pytest.mark.parametrize("way", KINDS_OF_QUERY)
-def test_a_wrong_password(ways: FailingQueries, kafka: GuardedKafka, way: str) -> None:
+def test_a_wrong_password(ways: FailingQueries, kafka: GuardedBroker, way: str) -> None:
     reported = ways.failing(way, {**login(kafka, WRONG), **target(way, TOPIC)})
     assert reported.line.startswith(f"the brokers at {kafka.at('SASL')} do not let this query in"), reported.line
     assert "uthentication failed" in reported.line, reported.line
@@ -66,7 +67,7 @@ def test_a_wrong_password(ways: FailingQueries, kafka: GuardedKafka, way: str) -
 
 
 @pytest.mark.parametrize("way", KINDS_OF_QUERY)
-def test_no_login_where_one_is_wanted(ways: FailingQueries, kafka: GuardedKafka, way: str) -> None:
+def test_no_login_where_one_is_wanted(ways: FailingQueries, kafka: GuardedBroker, way: str) -> None:
     reported = ways.failing(way, {"kafka.bootstrap.servers": kafka.at("SASL"), **target(way, TOPIC)})
     assert kafka.at("SASL") in reported.line, reported.line
     assert "security.protocol" in reported.line, reported.line

@@ -20,7 +20,8 @@ _KEPT = "BRAIDLOG_OPT"
 
 def clean_environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name == _KEPT or not name.startswith(_OURS)}
-    return {**kept, **changes}
+    # pip would compile all that it installs, of which little is ever imported here.
+    return {**kept, "PIP_NO_COMPILE": "1", **changes}
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
@@ -49,10 +50,13 @@ def fresh_tree(place: Path) -> Path:
 
 
 class CleanVenv:
-    """An environment with pip and nothing else; its pip is the one that came with the interpreter."""
+    """An environment with nothing in it, or with the pip that came with the interpreter, which takes seconds to unpack.
 
-    def __init__(self, place: Path) -> None:
-        run([sys.executable, "-m", "venv", str(place)])
+    Without its own, this environment's pip installs into it, which is the same one.
+    """
+
+    def __init__(self, place: Path, *, has_pip: bool = False) -> None:
+        run([sys.executable, "-m", "venv", *([] if has_pip else ["--without-pip"]), str(place)])
         self.bin = place / "bin"
 
     def environment(self, has_compiler: bool) -> dict[str, str]:
@@ -61,7 +65,8 @@ class CleanVenv:
         return clean_environment(PATH=str(self.bin))
 
     def install(self, *what: str, has_compiler: bool, **variables: str) -> str:
-        command = [str(self.bin / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-v", *what]
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "--disable-pip-version-check"]
+        command = [*pip, "install", "-v", *what]
         # Not in this tree, whose packages would be found in the current directory.
         return run(command, cwd=self.bin, env={**self.environment(has_compiler), **variables})
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from braidlog.cluster.control_requests import (
     ANY_BROKER_EPOCH,
+    LEADER_DURING_DELETE,
     LeaderAndIsr,
     LeaderAndIsrPartition,
     MetadataPartition,
@@ -27,6 +28,9 @@ def topic_id(topic: str, made: int = 0) -> bytes:
 def led_by(leader: int, *others: int, epoch: int = 0) -> PartitionInfo:
     replicas = tuple(BrokerId(each) for each in (leader, *others))
     return PartitionInfo(replicas[0], LeaderEpoch(epoch), replicas, replicas)
+
+
+DELETED = led_by(1)._replace(leader=LEADER_DURING_DELETE)
 
 
 def broker(number: int, *listeners: str) -> BrokerInfo:

@@ -38,7 +38,7 @@ from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewTopic, PartitionChange
 from braidlog.core.protocol_errors import KafkaStorageError, StaleBrokerEpochError, StaleControllerEpochError
 from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
-from braidlog.net.outbound.errors import NoConnection, RequestTimeout
+from braidlog.net.outbound.errors import ConnectionRefused, NoConnection, RequestTimeout
 from braidlog.testing.simulated.loop import SimulatedClock, SimulatedExecutor, SimulatedLoop
 from support.controller_harness import RECORD
 from support.memory_journal import MemoryJournalFiles
@@ -176,8 +176,7 @@ class FakeChannel:
         try:
             cluster, node = self._cluster, self._cluster.nodes[self._broker.id]
             await asyncio.sleep(cluster.rng.random() * cluster.delay_s)
-            if not node.alive or node.cut_off or not self._sender.alive or self._sender.cut_off:
-                raise NoConnection(f"broker {node.id} is not there")
+            self._check_reached(node)
             cluster.sent.append((self._sender.id, node.id, request))
             response = node.broker.apply(request)
             await asyncio.sleep(cluster.rng.random() * cluster.delay_s)
@@ -186,6 +185,19 @@ class FakeChannel:
             return response
         finally:
             self._in_flight = False
+
+    def _check_reached(self, node: Node) -> None:
+        if node.cut_off or not self._sender.alive or self._sender.cut_off:
+            raise NoConnection(f"nothing is heard of broker {node.id}")
+        if not node.alive:
+            raise ConnectionRefused(f"broker {node.id} is not there")
+
+    async def reach(self) -> None:
+        await asyncio.sleep(self._cluster.rng.random() * self._cluster.delay_s)
+        self._check_reached(self._cluster.nodes[self._broker.id])
+
+    def when_broken(self, callback: Callable[[], None]) -> None:
+        self._cluster.nodes[self._broker.id].when_killed.append(callback)
 
     async def close(self) -> None:
         return None
@@ -202,6 +214,8 @@ class Node:
         self.starting = False
         # Neither sends nor receives, but its session lives.
         self.cut_off = False
+        # Those that have a connection to it.
+        self.when_killed: list[Callable[[], None]] = []
         self.writes_left: int | None = None
         self.dies_after_write = False
         self.session: EmbeddedSession
@@ -237,9 +251,16 @@ class Node:
     def kill(self) -> None:
         """Its session ends a little later, as the store has to notice."""
         if self.alive:
-            self.alive = False
-            self.controller.session_lost()
+            self.die()
             self.cluster.tasks.append(asyncio.ensure_future(self.cluster.store.expire(self.session)))
+
+    def die(self) -> None:
+        """Its session goes on for as long as the store likes."""
+        self.alive = False
+        self.controller.session_lost()
+        for callback in self.when_killed:
+            callback()
+        self.when_killed.clear()
 
     async def expire(self) -> None:
         """Only the session is lost: the process goes on with the next one."""

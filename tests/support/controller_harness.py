@@ -77,6 +77,12 @@ class RecordingChannel:
             await self.before_answer(request)
         return ControlResponse(0)
 
+    async def reach(self) -> None:
+        return None
+
+    def when_broken(self, callback: Callable[[], None]) -> None:
+        return None
+
     async def close(self) -> None:
         return None
 

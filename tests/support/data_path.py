@@ -24,6 +24,7 @@ from braidlog.core.clock import Clock, ManualClock
 from braidlog.core.errors import StorageFault
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.tasks import Tasks
+from braidlog.core.timeout_queue import TimeoutQueue, TimeoutQueues
 from braidlog.core.types import TopicPartition
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Part
@@ -213,8 +214,17 @@ class DataPath:
         self.handler_pool = RequestHandlerPool(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
         self.offsets = FakeOffsets()
+        # Apart from those of fetches.
+        self.marker_timers = Steps()
+        # Apart from the others, too.
+        self.produce_timers = Steps()
         self.produce_handler = ProduceHandler(
-            self.registry, self.committer, self.clock, self.fair_queue, self.handler_pool
+            self.registry,
+            self.committer,
+            self.clock,
+            self.fair_queue,
+            self.handler_pool,
+            TimeoutQueues(self.produce_timers.call_later, self.clock.monotonic),
         )
         self.produce_handler.add_or_verify = self.coordinator.add_or_verify
         self.fetch_handler = FetchHandler(
@@ -227,9 +237,16 @@ class DataPath:
             self.time_slicer,
             self.handler_pool,
         )
-        self.markers = MarkerWriter(self.registry, self.committer, self.clock, self.offsets)
+        self.markers = MarkerWriter(
+            self.registry,
+            self.committer,
+            self.clock,
+            self.offsets,
+            TimeoutQueue(self.marker_timers.call_later, self.clock.monotonic, lambda: 30.0),
+        )
         self.dispatch = Dispatch(self.clock, Tasks("test"))
         self.dispatch.time_slicer = self.time_slicer
+        self.committer.after_writing = self.fetch_handler.answer_followers
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
         self.dispatch.add(responding(ApiKey.PRODUCE, lambda: self.produce_handler))

@@ -59,7 +59,7 @@ class SmallDisk:
 @contextmanager
 def small_disk(path: Path, size: int) -> Iterator[SmallDisk]:
     """Skips the test where this process may not mount."""
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     for program in ("unshare", "nsenter", "mount"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed: no file system of its own for this test")
@@ -102,6 +102,10 @@ class FailingCalls:
         prepared = self._switch.with_suffix(".new")
         prepared.write_text(f"{number} {calls}")
         prepared.rename(self._switch)
+
+    def slow(self, calls: str, milliseconds: int) -> None:
+        """Each of these calls takes so long more."""
+        self.fail(calls, -milliseconds)
 
     def heal(self) -> None:
         self._switch.unlink()

@@ -12,33 +12,34 @@ from braidlog.client.consumer.offsets.offset_and_metadata import ConsumerGroupMe
 from braidlog.client.errors import AbortableError, ClientError, NoOffsetError, RequestTimeout
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import TopicPartition
+from support.copy_plan import GAVE_UP, TRANSACTION_TIMEOUT_MS, Plan
 
-SOURCE, SINK, GROUP = "source", "sink", "copiers"
-GAVE_UP = 3
 ONCE_S = 10.0
-SESSIONS_MS = {True: 30_000, False: 1_500}
 
 
 class OurCopier:
     """One worker: a member of the group, with its own transactional id."""
 
-    def __init__(self, name: str, bootstrap: str, static: bool) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         common = {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": plan.bootstrap,
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 100,
             "retry.backoff.ms": 20,
         }
         self._producer = Producer(
-            {**common, "transactional.id": name, "transaction.timeout.ms": 20_000, "linger.ms": 1}
+            {
+                **common,
+                "transactional.id": plan.name,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "linger.ms": 1,
+            }
         )
         self._consumer = Consumer(
             {
                 **common,
-                "group.id": GROUP,
-                **({"group.instance.id": name} if static else {}),
-                "session.timeout.ms": SESSIONS_MS[static],
-                "heartbeat.interval.ms": 200,
+                **plan.member_settings(),
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 # Every partition has a committed offset from the start on: whoever finds none, or one that is not
@@ -50,7 +51,7 @@ class OurCopier:
 
     def run(self) -> None:
         _insist(lambda: self._producer.init_transactions(ONCE_S))
-        self._consumer.subscribe([SOURCE])
+        self._consumer.subscribe([self._plan.source])
         while True:
             # Taken before the records: were a rebalance to come between, the coordinator would refuse their offsets.
             membership = self._consumer.group_metadata()
@@ -68,8 +69,8 @@ class OurCopier:
         self._producer.begin_transaction()
         try:
             for record in records:
-                self._producer.send(SINK, record.value, record.key, partition=record.partition)
-                ends[TopicPartition(SOURCE, record.partition)] = OffsetAndMetadata(record.offset + 1)
+                self._producer.send(self._plan.sink, record.value, record.key, partition=record.partition)
+                ends[TopicPartition(self._plan.source, record.partition)] = OffsetAndMetadata(record.offset + 1)
             self._dawdle()
             _insist(lambda: self._producer.send_offsets_to_transaction(ends, membership, ONCE_S))
             self._dawdle()
@@ -105,10 +106,10 @@ def _insist(call: Callable[[], object]) -> None:
             print(f"again: {late}", flush=True)
 
 
-def run(name: str, bootstrap: str, static: bool) -> None:
+def run(plan: Plan) -> None:
     """Until it is killed, or cannot go on."""
     try:
-        OurCopier(name, bootstrap, static).run()
+        OurCopier(plan).run()
     except NoOffsetError:
         raise
     except (ClientError, ProtocolError) as failure:

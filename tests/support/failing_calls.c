@@ -1,7 +1,8 @@
 /* Makes file operations below one directory fail on demand (LD_PRELOAD).
  *
  * FAILING_CALLS_UNDER   the directory
- * FAILING_CALLS_SWITCH  a file "<errno> <letters>": while it exists, calls of these kinds fail with that errno
+ * FAILING_CALLS_SWITCH  a file "<errno> <letters>": while it exists, calls of these kinds fail with that errno;
+ *                       a negative number makes them take so many milliseconds instead
  *                       w write, truncate   s sync   r read   c create, rename, unlink, open for writing
  */
 #define _GNU_SOURCE
@@ -31,6 +32,14 @@ static int armed(char kind) {
     return strchr(kinds, kind) ? number : 0;
 }
 
+/* The errno to fail with; 0 after the delay of a call that is only slow. */
+static int failure(char kind) {
+    int number = armed(kind);
+    if (number >= 0) return number;
+    usleep(-number * 1000);
+    return 0;
+}
+
 static int below(const char *path) {
     const char *root = getenv("FAILING_CALLS_UNDER");
     return root && path && strncmp(path, root, strlen(root)) == 0;
@@ -43,14 +52,14 @@ static int fails(int fd, char kind) {
     ssize_t size = readlink(link, path, sizeof path - 1);
     if (size > 0) {
         path[size] = 0;
-        if (below(path)) number = armed(kind);
+        if (below(path)) number = failure(kind);
     }
     errno = number ? number : saved;
     return number != 0;
 }
 
 static int path_fails(const char *path, char kind) {
-    int saved = errno, number = below(path) ? armed(kind) : 0;
+    int saved = errno, number = below(path) ? failure(kind) : 0;
     errno = number ? number : saved;
     return number != 0;
 }

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions
 
 from braidlog.wire.generated.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from support.confluent import admin, create_topic
-from support.eventually import eventually
+from support.eventually import DEADLINE_S, eventually
 from support.group_members import ABOUT_THIS
 from support.groups import GroupUnderTest, LastingBroker, Member, group_under_test
 from support.ownership import Partition
@@ -22,10 +23,18 @@ PATIENT_SESSION_MS = 60_000
 # What a broker that has just started says of a group before it has read the group's partition.
 NOT_YET = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE)
 
+# A static member's return does not depend on the assignor: each of them once, and each way to go once, in every run.
+STATIC_RETURNS = [
+    pytest.param("range", False, id="range-restarted"),
+    pytest.param("range", True, id="range-killed", marks=pytest.mark.long),
+    pytest.param("cooperative-sticky", False, id="cooperative-sticky-restarted", marks=pytest.mark.long),
+    pytest.param("cooperative-sticky", True, id="cooperative-sticky-killed"),
+]
+
 
 def live_through_changes(group: GroupUnderTest) -> None:
     """Members join, leave, are killed and stall while records are written; the notes must show a group throughout."""
-    with group.writer.running(at_once=1):
+    with group.writing():
         ann = group.start("ann")
         group.settle(ann)
         bob, cid = group.start("bob"), group.start("cid")
@@ -57,7 +66,7 @@ def static_member_returns(
     def start(name: str, instance: str) -> Member:
         return group.start(name, settings={instance_key: instance, **patience})
 
-    with group.writer.running(at_once=1):
+    with group.writing():
         ann, bob = start("ann", "instance-a"), start("bob", "instance-b")
         group.settle(ann, bob)
         # A cooperative group may still have one generation to go, in which nothing moves.
@@ -129,7 +138,9 @@ def commits_outlive_the_broker(kind: str, place: Path, client: str, settings: Ma
         group.end()
 
 
-def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]) -> dict[Partition, tuple[int, str]]:
+def committed(
+    bootstrap: str, group: str, partitions: Mapping[Partition, object], within_s: float = DEADLINE_S
+) -> dict[Partition, tuple[int, str]]:
     """What the coordinator says was committed, with its metadata.
 
     Not asked by confluent-kafka: it writes metadata with a zero at the end, and reads beyond that of other clients.
@@ -142,7 +153,16 @@ def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]
     found: dict[Partition, tuple[int, str]] = {}
 
     def reported() -> bool:
-        answer = ask(int(bootstrap.rpartition(":")[2]), "OffsetFetch", 5, request)
+        return any(is_told_by(int(server.rpartition(":")[2])) for server in bootstrap.split(","))
+
+    def is_told_by(port: int) -> bool:
+        """False where another broker is the coordinator, or this one is down."""
+        try:
+            answer = ask(port, "OffsetFetch", 5, request)
+        except OSError:
+            if "," in bootstrap:
+                return False
+            raise
         assert isinstance(answer, OffsetFetchResponse)
         assert answer.error_code in (0, *NOT_YET), answer.error_code
         for topic in answer.topics:
@@ -150,5 +170,5 @@ def committed(bootstrap: str, group: str, partitions: Mapping[Partition, object]
                 found[topic.name, each.partition_index] = (each.committed_offset, (each.metadata or "").rstrip("\0"))
         return answer.error_code == 0
 
-    eventually(reported)
+    eventually(reported, within_s)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ TESTS = Path(__file__).parent.parent
 SESSION_MS = 3_000
 HEARTBEAT_MS = 300
 SETTLES_WITHIN_S = 45.0
+# Every record is read, committed and noted by a process: more of them would only occupy the machine.
+WRITES_EVERY_S = 0.05
 
 # A broker whose groups settle in moments: what takes Kafka's defaults seconds says nothing more about right or wrong.
 QUICK_SETTINGS = {
@@ -81,10 +83,16 @@ class Member:
         command = [sys.executable, "-m", "support.group_members", plan.to_json()]
         environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONUNBUFFERED": "1"}
         self.process = LoggedProcess(plan.name, command, env=environment)
+        self._lines_read = 0
+        self._notes: list[Note] = []
 
     @property
     def notes(self) -> list[Note]:
-        return read_notes(self.process.lines)
+        """All notes so far. Whoever waits asks often, so a line is parsed only once."""
+        lines = self.process.lines_after(self._lines_read)
+        self._lines_read += len(lines)
+        self._notes += read_notes(lines)
+        return list(self._notes)
 
     def owned(self) -> set[Partition]:
         return owned(self.notes)
@@ -130,6 +138,10 @@ class GroupUnderTest:
         member = Member(Plan(client, name, self.bootstrap, self.group, settings=settings, **plan))
         self.members[f"{name}, life {sum(each.name == name for each in self.members.values()) + 1}"] = member
         return member
+
+    def writing(self) -> AbstractContextManager[None]:
+        """A record to every partition again and again, until the block ends."""
+        return self.writer.running(at_once=1, every_s=WRITES_EVERY_S)
 
     @property
     def partitions(self) -> set[Partition]:
@@ -205,3 +217,12 @@ def group_under_test(
         yield group
     finally:
         group.end()
+
+
+def at_rest(members: Iterable[Member], partitions: int) -> bool:
+    """All are in one generation, and none of the partitions is on its way from one to another."""
+    everyone = list(members)
+    return (
+        len({member.generation() for member in everyone}) == 1
+        and sum(len(member.owned()) for member in everyone) == partitions
+    )

@@ -13,8 +13,13 @@ from tools.peers.maven import PeerMissing
 SOURCES = Path(__file__).parent.parent / "interop" / "java"
 SHARED = ("Scenarios.java", "Ownership.java", "Member.java")
 GROUPS = ("GroupScenarios.java", "GroupAdministration.java", "GroupMember.java")
-TRANSACTIONS = ("TransactionScenarios.java", "TransactionAdministration.java", "TransformLoop.java")
-CLIENT_PROGRAMS = (*SHARED, *GROUPS, *TRANSACTIONS)
+TRANSACTIONS = (
+    "TransactionScenarios.java",
+    "TransactionAdministration.java",
+    "TransformLoop.java",
+    "CopyWorker.java",
+)
+CLIENT_PROGRAMS = (*SHARED, *GROUPS, *TRANSACTIONS, "ClusterTraffic.java")
 
 # The Java clients by the name that tests use.
 OLDER = "3.9"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kazoo.client import KazooClient
 from tools.peers.kafka import KafkaBroker, start_kafka_with_zookeeper
 from tools.peers.process import LoggedProcess
 
-from braidlog.testing.zookeeper import ZooKeeper
+from braidlog.local_cluster.zookeeper import ZooKeeper
+from braidlog.testing import Cluster, ClusterBroker
 from support.broker import BRAIDLOG, KAFKA
-from support.cluster import BASE_SETTINGS, Cluster, ClusterBroker, View, agreed_view
+from support.cluster import BASE_SETTINGS, View, agreed_view
 from support.kafka_cluster import SMALL_JVM
 from support.ports import lasting_port
 
@@ -27,16 +29,19 @@ KNOWN_WITHIN_S: Final = 60.0
 class KafkaMember:
     """The Kafka broker of the cluster, running or not; it comes back to its port and its data."""
 
-    def __init__(self, broker_id: int, data_dir: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, broker_id: int, data_dir: Path, settings: Mapping[str, str], libs: Path | None = None) -> None:
+        """`libs` has the jars of another version."""
         self.id = broker_id
+        self._libs = libs
         self.data_dir = data_dir
         self.port = lasting_port()
-        self._settings = {**settings, "broker.id": str(broker_id)}
+        # Read at each start.
+        self.settings = {**settings, "broker.id": str(broker_id)}
         self._stack = ExitStack()
         self._running: KafkaBroker | None = None
 
     @property
-    def bootstrap(self) -> str:
+    def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -50,7 +55,7 @@ class KafkaMember:
 
     def start(self) -> None:
         self.end()
-        started = start_kafka_with_zookeeper(self.data_dir, 0, self.port, self._settings, SMALL_JVM)
+        started = start_kafka_with_zookeeper(self.data_dir, 0, self.port, self.settings, SMALL_JVM, self._libs)
         self._running = self._stack.enter_context(started)
 
     def stop(self) -> None:
@@ -59,35 +64,56 @@ class KafkaMember:
     def kill(self) -> None:
         self.process.kill()
 
+    def pause(self) -> None:
+        self.process.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.signal(signal.SIGCONT)
+
+    def log(self, last: int) -> str:
+        return self.process.log(last)
+
     def end(self) -> None:
         if self.is_running:
             self.kill()
         self._stack.close()
 
 
+Member: TypeAlias = ClusterBroker | KafkaMember
+
+
 class MixedCluster:
     """`kafka` and two of ours. Every test leaves all of them running."""
 
-    def __init__(self, zookeeper: ZooKeeper, directory: Path, connect: str) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        directory: Path,
+        connect: str,
+        settings: Mapping[str, str],
+        libs: Path | None = None,
+    ) -> None:
         self.connect = connect
-        settings = {**BASE_SETTINGS, "zookeeper.connect": connect}
-        self.ours = Cluster(zookeeper, directory, 2, settings).brokers
-        kafka_settings = {**settings, "zookeeper.session.timeout.ms": str(KAFKA_SESSION_MS)}
-        self.kafka = KafkaMember(KAFKA_ID, directory / "kafka", kafka_settings)
+        common = {**BASE_SETTINGS, **settings, "zookeeper.connect": connect}
+        self._ours = Cluster(2, settings=common, directory=directory, zookeeper=zookeeper)
+        self.ours = self._ours.brokers
+        known = {key: value for key, value in common.items() if not key.startswith("braidlog.")}
+        kafka_settings = {**known, "zookeeper.session.timeout.ms": str(KAFKA_SESSION_MS), **settings}
+        self.kafka = KafkaMember(KAFKA_ID, directory / "kafka", kafka_settings, libs)
 
     @property
-    def brokers(self) -> list[ClusterBroker | KafkaMember]:
+    def brokers(self) -> list[Member]:
         return [*self.ours, self.kafka]
 
     @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.bootstrap for broker in self.brokers)
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     @property
-    def running(self) -> list[ClusterBroker | KafkaMember]:
+    def running(self) -> list[Member]:
         return [broker for broker in self.brokers if broker.is_running]
 
-    def broker(self, broker_id: int) -> ClusterBroker | KafkaMember:
+    def broker(self, broker_id: int) -> Member:
         return next(broker for broker in self.brokers if broker.id == broker_id)
 
     def agreed(self, right: Callable[[View], bool] = lambda view: True) -> View:
@@ -99,10 +125,10 @@ class MixedCluster:
             KNOWN_WITHIN_S,
         )
 
-    def controller(self) -> ClusterBroker | KafkaMember:
+    def controller(self) -> Member:
         return self.broker(self.agreed().controller)
 
-    def hand_over_to(self, kind: str, end: Callable[[ClusterBroker | KafkaMember], object]) -> None:
+    def hand_over_to(self, kind: str, end: Callable[[Member], object]) -> None:
         """End controllers until one of this kind has taken over; then all are back."""
         while kind_of(self.controller()) != kind:
             end(self.controller())
@@ -111,26 +137,35 @@ class MixedCluster:
                 broker.start()
         assert kind_of(self.controller()) == kind
 
+    def end(self) -> None:
+        self._ours.close()
+        self.kafka.end()
+
     def logs(self, last: int = 40) -> str:
-        return "\n".join(f"--- {kind_of(broker)} {broker.id}\n{broker.process.log(last)}" for broker in self.running)
+        return "\n".join(f"--- {kind_of(broker)} {broker.id}\n{broker.log(last)}" for broker in self.running)
 
 
-def kind_of(broker: ClusterBroker | KafkaMember) -> str:
+def kind_of(broker: Member) -> str:
     return KAFKA if isinstance(broker, KafkaMember) else BRAIDLOG
 
 
 @contextmanager
-def start_mixed_cluster(zookeeper: ZooKeeper, directory: Path, connect: str) -> Iterator[MixedCluster]:
-    """Kafka comes first: the nodes of the cluster are those that it made."""
-    cluster = MixedCluster(zookeeper, directory, connect)
+def start_mixed_cluster(
+    zookeeper: ZooKeeper,
+    directory: Path,
+    connect: str,
+    settings: Mapping[str, str] | None = None,
+    libs: Path | None = None,
+) -> Iterator[MixedCluster]:
+    """Kafka comes first: the nodes of the cluster are those that it made. `libs` has the jars of another version."""
+    cluster = MixedCluster(zookeeper, directory, connect, settings or {}, libs)
     try:
         cluster.kafka.start()
         for ours in cluster.ours:
             ours.start()
         yield cluster
     finally:
-        for broker in cluster.brokers:
-            broker.end()
+        cluster.end()
 
 
 class Znode(NamedTuple):

@@ -22,6 +22,7 @@ from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.storage.producers.verification import VerificationGuard
 from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -93,12 +94,30 @@ class FakeMarkerManager:
         self.done({TopicPartition("__consumer_offsets", OFFSETS_PARTITION): error})
 
 
+class FakeProducers:
+    """The producers of an offsets partition: a marker that comes ends what is held."""
+
+    def __init__(self) -> None:
+        self._held: VerificationGuard | None = None
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> VerificationGuard | None:
+        self._held = VerificationGuard(epoch, sequence, now_ms)
+        return self._held
+
+    def marker_comes(self) -> None:
+        self._held = None
+
+    def may_write(self, producer_id: int, epoch: int, verification: VerificationGuard | None) -> bool:
+        return verification is not None and verification is self._held
+
+
 class OffsetHandlers:
     def __init__(self) -> None:
         self.driver = OffsetsDriver("t", "u")
         self.groups = OneShard(self.driver)
         self.marker_manager = FakeMarkerManager()
         self.verifies = True
+        self.producers = FakeProducers()
         self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
         self.tasks = Tasks("test")
 
@@ -119,7 +138,9 @@ class OffsetHandlers:
             return OffsetFetchHandler(groups, topics, legacy, self.tasks)
         if name == "OffsetDelete":
             return OffsetDeleteHandler(groups, topics)
-        return TxnOffsetCommitHandler(groups, marker_manager, topics, lambda: self.verifies)
+        return TxnOffsetCommitHandler(
+            groups, marker_manager, topics, lambda: self.verifies, lambda partition: self.producers, ManualClock()
+        )
 
     def begin(self, name: str, version: int, request: Message) -> Exchange:
         exchange = self.exchange(name, version)

@@ -58,7 +58,7 @@ class FakeCluster:
         self.producer_id, self.epoch = 7, -1
         self.committed = 0
         self.abandoned = 0
-        self.known = {0, 1}
+        self.learnt: dict[int, tuple[str, int]] = {}
         self.problems = ProblemLog("producer")
 
     def fail(self, name: str, *faults: int | Exception) -> None:
@@ -79,11 +79,8 @@ class FakeCluster:
             raise asyncio.CancelledError
         return self
 
-    def is_known(self, node_id: int) -> bool:
-        return node_id in self.known
-
-    async def refresh(self) -> None:
-        self.known = {0, 1}
+    def learn_one(self, node_id: int, address: tuple[str, int]) -> None:
+        self.learnt[node_id] = address
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int:
         newest = self.versions[api_key]
@@ -112,9 +109,11 @@ class FakeCluster:
         if isinstance(request, FindCoordinatorRequest):
             if version >= 4:
                 return FindCoordinatorResponse(
-                    coordinators=[Coordinator(key=request.coordinator_keys[0], node_id=1, error_code=code)]
+                    coordinators=[
+                        Coordinator(key=request.coordinator_keys[0], node_id=1, host="host", port=9, error_code=code)
+                    ]
                 )
-            return FindCoordinatorResponse(node_id=1, error_code=code)
+            return FindCoordinatorResponse(node_id=1, host="host", port=9, error_code=code)
         if isinstance(request, InitProducerIdRequest):
             self.epoch += code == 0
             return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=self.epoch, error_code=code)
@@ -214,9 +213,7 @@ class Scene:
         self.records = FakeRecords()
         self.identity = FakeIdentity()
         self.wakes = 0
-        coordinator = TransactionCoordinatorClient(
-            "tid", self.cluster, self.cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0)
-        )
+        coordinator = TransactionCoordinatorClient("tid", self.cluster, timeout_ms=60_000, pauses_s=(0.0, 0.0))
         self.manager = TransactionManager(
             "tid", LoopWorker(), coordinator, self.identity, self.records, self.records, self._wake
         )

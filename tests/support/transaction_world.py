@@ -67,9 +67,12 @@ class TransactionWorld:
         self.shards = _Shards()
         self.partitions = _Partitions()
         self.timers: list[tuple[float, Callable[[], None]]] = []
+        # What the store does not have.
+        self.gone: set[TopicPartition] = set()
         self.marker_manager = TransactionMarkerManager(
             cast("CoordinatorRuntime[TransactionCoordinatorShard]", self.shards),
             lambda delay, work: self.timers.append((delay, work)),
+            lambda partition, done: done(partition in self.gone),
         )
         self.add_partitions_manager = AddPartitionsToTxnManager(
             cast("CoordinatorRuntime[TransactionCoordinatorShard]", self.shards),

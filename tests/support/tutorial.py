@@ -2,7 +2,8 @@
 
 A Python block whose first line is a comment with a file name is saved under that name. The lines of a shell block are
 run one after the other; a `text` block after it has lines that they must print, `…` standing for anything. What the
-reader leaves running in another terminal (`braidlog serve`) runs in the background, on a port of its own.
+reader leaves running in another terminal (`braidlog serve`, `braidlog cluster up`) runs in the background, on ports of
+its own.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ from tools.peers.process import LoggedProcess
 import braidlog
 
 from .broker import READY
-from .ports import lasting_port
+from .ports import lasting_port_range
 
 TUTORIALS = Path(__file__).parent.parent.parent / "docs" / "tutorials"
-ADDRESS: Final = "127.0.0.1:9092"
+FIRST_PORT: Final = 9092
+PORTS: Final = 3
 # Of one command; Spark starts slowly on a busy machine.
 TIMEOUT_S: Final = 600
+
+BACKGROUND: Final = ("braidlog serve", "braidlog cluster up")
+# What either says last, once it is ready.
+SETTLED: Final = rf"{READY}|Ctrl-C stops it"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"# ([\w.]+)\n")
@@ -44,7 +50,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 def follow(page: Path, place: Path) -> None:
     """Raises AssertionError with the page's line where it does not do as it says."""
-    port = lasting_port()
+    port = lasting_port_range(PORTS)
     bin_dir = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -56,14 +62,16 @@ def follow(page: Path, place: Path) -> None:
     printed = ""
     with ExitStack() as running:
         for block in blocks_of(page):
-            text = block.text.replace(ADDRESS, f"127.0.0.1:{port}")
+            text = block.text
+            for number in range(PORTS):
+                text = text.replace(f"127.0.0.1:{FIRST_PORT + number}", f"127.0.0.1:{port + number}")
             where = f"{page.name}:{block.line}"
             if block.language == "python":
                 name = _FILE_NAME.match(text)
                 assert name, f"{where}: the first line does not name the file"
                 (place / name[1]).write_text(text)
             elif block.language == "text":
-                for line in block.text.splitlines():
+                for line in text.splitlines():
                     pattern = ".*".join(re.escape(part) for part in line.split("…"))
                     assert re.search(pattern, printed), f"{where}: {line!r} was not printed, but:\n{printed}"
             elif block.language == "sh":
@@ -71,17 +79,22 @@ def follow(page: Path, place: Path) -> None:
                 for command in text.splitlines():
                     if command.startswith("pip install"):
                         continue
-                    if command.startswith("braidlog serve"):
+                    if command.startswith("export "):
+                        name, _, value = command.removeprefix("export ").partition("=")
+                        environment[name] = value
+                        continue
+                    if command.startswith(BACKGROUND):
                         words = [sys.executable, "-m", *command.split()]
-                        broker = running.enter_context(LoggedProcess("broker", words, cwd=place, env=environment))
-                        broker.wait_for_line(READY)
+                        program = running.enter_context(LoggedProcess(command, words, cwd=place, env=environment))
+                        program.wait_for_line(SETTLED)
+                        printed += "\n".join(program.lines)
                         continue
                     printed += _run(command, where, place, environment)
 
 
 def _run(command: str, where: str, place: Path, environment: dict[str, str]) -> str:
     # `braidlog` without an installed script, as everywhere in the tests.
-    line = re.sub(r"^braidlog ", f"{sys.executable} -m braidlog ", command)
+    line = re.sub(r"(^|\(|until )braidlog ", rf"\1{sys.executable} -m braidlog ", command)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", line],
         cwd=place,

@@ -18,11 +18,14 @@ from tools.peers.maven import Artifact, PeerMissing, cache_root, fetch_classpath
 from tools.peers.process import LoggedProcess
 
 VERSION = "3.9.1"
+_LOGGING = Artifact("org.slf4j", "slf4j-reload4j", "1.7.36")
 ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka_2.13", VERSION),
     Artifact("org.apache.kafka", "kafka-tools", VERSION),
-    Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    _LOGGING,
 )
+# The last line whose brokers know neither AlterPartition nor topic ids.
+OLDER_VERSION = "2.6.3"
 
 # Names as in Kafka's bin directory, and the class that each script starts in 3.9.
 TOOLS: Mapping[str, str] = {
@@ -32,6 +35,7 @@ TOOLS: Mapping[str, str] = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -86,6 +90,13 @@ def kafka_libs() -> Path:
     if shutil.which("java") is None:
         raise PeerMissing("Apache Kafka needs Java (no `java` on the path)")
     return fetch_classpath(f"kafka-{VERSION}", ARTIFACTS)
+
+
+def older_kafka_libs() -> Path:
+    """The jars of a broker of `OLDER_VERSION`; raises `PeerMissing` with the reason."""
+    return fetch_classpath(
+        f"kafka-{OLDER_VERSION}", (Artifact("org.apache.kafka", "kafka_2.13", OLDER_VERSION), _LOGGING)
+    )
 
 
 def kafka_home() -> tuple[Path | None, str]:
@@ -250,8 +261,9 @@ def start_kafka_with_zookeeper(
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     jvm: Sequence[str] = BROKER_JVM,
+    libs: Path | None = None,
 ) -> Iterator[KafkaBroker]:
-    """A broker of the older kind, registered in a running ZooKeeper."""
+    """A broker of the older kind, registered in a running ZooKeeper; of another version where `libs` has its jars."""
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="kafka-") as scratch:
         path = Path(scratch) / "server.properties"
@@ -263,7 +275,8 @@ def start_kafka_with_zookeeper(
             **SHIPPED_SETTINGS,
         }
         _write_properties(path, {**own, **(properties or {})})
-        with LoggedProcess("kafka", java_command("kafka.Kafka", [str(path)], jvm, "INFO")) as process:
+        command = java_command("kafka.Kafka", [str(path)], jvm, "INFO", None if libs is None else f"{libs}/*")
+        with LoggedProcess("kafka", command) as process:
             process.wait_for_line(r"\[KafkaServer id=\d+\] started")
             yield KafkaBroker(process, port, data_dir)
             process.terminate()

@@ -101,6 +101,10 @@ class LoggedProcess:
         with self._changed:
             return list(self._lines)
 
+    def lines_after(self, count: int) -> list[str]:
+        with self._changed:
+            return self._lines[count:]
+
     def log(self, last: int = 80) -> str:
         return "\n".join(self.lines[-last:])
 

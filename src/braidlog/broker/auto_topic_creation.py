@@ -6,14 +6,13 @@ assignment into the store, from which the controller goes on; until its word com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.broker.replica_limit import refuse_replicas
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
 from braidlog.controller.controller import Controller
-from braidlog.controller.direct_writes import DirectWrites
-from braidlog.controller.requests import USE_DEFAULT, NewTopic, NewTopicResult
+from braidlog.controller.requests import NewTopic, NewTopicResult
 from braidlog.core.protocol_errors import (
     KafkaStorageError,
     LeaderNotAvailableError,
@@ -22,20 +21,20 @@ from braidlog.core.protocol_errors import (
     TopicAlreadyExistsError,
 )
 
+if TYPE_CHECKING:
+    from braidlog.controller.direct_writes import DirectWrites
+
 
 class AutoTopicCreation:
-    def __init__(self, controller: Controller, direct_writes: DirectWrites, cache: MetadataCache) -> None:
+    def __init__(self, controller: Controller, direct_writes: Callable[[], DirectWrites], cache: MetadataCache) -> None:
         self._controller = controller
         self._direct_writes = direct_writes
         self._cache = cache
 
     async def create(self, wanted: Sequence[NewTopic]) -> dict[str, ProtocolError]:
         """By name, what is in the way; a topic that is not in it is in the metadata cache now."""
-        image = self._cache.image
-        refused = {each.name: refuse_replicas(each, USE_DEFAULT, image) for each in wanted}
-        results = await self._create([each for each in wanted if refused[each.name] is None])
+        results = await self._create(wanted)
         errors = {result.name: result.error for result in results if result.error is not None}
-        errors |= {name: problem for name, problem in refused.items() if problem is not None}
         problems: dict[str, ProtocolError] = {}
         for each in wanted:
             error = errors.get(each.name)
@@ -52,8 +51,12 @@ class AutoTopicCreation:
                 return await self._controller.create_topics(wanted)
             except NotControllerError:
                 pass  # not any more
+        if not self._cache.image.brokers:
+            # It has just started: the topics may be there, and placed on nobody they would be refused for good.
+            unheard = LeaderNotAvailableError("this broker has not heard of the cluster yet; try again")
+            return [NewTopicResult(each.name, unheard) for each in wanted]
         try:
-            return await self._direct_writes.create_topics(wanted)
+            return await self._direct_writes().create_topics(wanted)
         except StoreFailedError as problem:
             raise KafkaStorageError(str(problem)) from problem
         except (StoreError, StoreConnectionError, SessionExpiredError) as problem:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
+from braidlog.broker.awaited_roles import AwaitedRoles
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.coordination import (
@@ -18,6 +20,7 @@ from braidlog.broker.coordination import (
     BrokerRegistration,
     ClusterMembers,
     announce_failed_directory,
+    let_others_lead,
     make_coordination,
 )
 from braidlog.broker.coordinators.coordinators import Coordinators
@@ -31,23 +34,26 @@ from braidlog.broker.local_control_channel import LocalControlChannel
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.requests.dispatch import Dispatch
-from braidlog.broker.requests.handler_pool import RequestHandlerPool
+from braidlog.broker.requests.handler_pool import CONVERSIONS, RequestHandlerPool
 from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import ControlChannel
 from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
-from braidlog.cluster.producer_id_manager import ProducerIdManager
+from braidlog.cluster.loading import load_in_sync
+from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
-from braidlog.cluster.store import CoordinationStore, SessionExpiredError, StoreConnectionError, StoreFailedError
+from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
 from braidlog.cluster.store_client import CurrentSession
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.listeners import PLAINTEXT
 from braidlog.config.topic_names import is_internal
 from braidlog.controller.controller import Controller
-from braidlog.controller.direct_writes import DirectWrites
+from braidlog.controller.requests import AlterPartitionResult, PartitionChange
 from braidlog.core.errors import FatalError, StorageFault
-from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
+from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
+from braidlog.core.timeout_queue import TimeoutQueues
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
 from braidlog.metrics import MetricsRegistry
 from braidlog.net.fair_queue import FairQueue
@@ -55,15 +61,23 @@ from braidlog.net.memory import MemoryBudget, default_memory_max
 from braidlog.net.outbound.errors import ClientError
 from braidlog.net.round import Round
 from braidlog.replication.group_commit import Committer
-from braidlog.replication.partition import Partition
+from braidlog.replication.partition import Partition, ReplicationContext
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.dirs.log_dir_failures import LogDirFailure
 from braidlog.storage.dirs.log_dir_loader import LoadProgress, LoadReport
 from braidlog.storage.dirs.log_manager import LogManager
+from braidlog.storage.dirs.lost_replicas import LostReplica
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
 from braidlog.storage.handles import HandlePool
+
+if TYPE_CHECKING:
+    from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager
+    from braidlog.broker.authentication.scram_users import ScramUsers
+    from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
+    from braidlog.broker.interbroker.zk_alter_partition import ZkAlterPartition
+    from braidlog.controller.direct_writes import DirectWrites
 
 log = logging.getLogger("braidlog.broker")
 
@@ -102,6 +116,10 @@ class Broker:
         self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
+        # None on a broker without a secret for them.
+        self.delegation_tokens: DelegationTokenManager | None = None
+        # None on a broker that is alone.
+        self.replica_fetcher_manager: ReplicaFetcherManager | None = None
         self._on_progress = on_progress
         self._on_fatal = on_fatal
 
@@ -110,8 +128,10 @@ class Broker:
         await self.prepare(advertised[0].listener)
         await self.join(advertised, protocols)
 
-    async def prepare(self, inter_broker: str) -> None:
-        """Everything but being part of the cluster; `inter_broker` is the listener between brokers."""
+    async def prepare(self, inter_broker: str, protocol: str = PLAINTEXT) -> None:
+        """Everything but being part of the cluster; `inter_broker` is the listener between brokers, and what it
+        speaks."""
+        self._inter_broker_protocol = protocol
         loop = asyncio.get_running_loop()
         settings = self.settings.current
         self.round = Round(loop)
@@ -144,26 +164,42 @@ class Broker:
 
     async def _prepare_on_store(self, settings: BrokerSettings, inter_broker: str) -> None:
         self.cluster_id, self.broker_id = await self.coordination.identity(settings, self.logs)
-        self.logs.claim(self.cluster_id, self.broker_id)
+        counted_on: list[LostReplica] = []
+        if self.coordination.is_cluster and self.logs.has_unformatted_directory:
+            found = await load_in_sync(self.session, self.broker_id)
+            counted_on = [LostReplica(each.partition, each.topic_id) for each in found]
+        self.logs.claim(self.cluster_id, self.broker_id, counted_on)
         await self._apply_stored_settings()
         epochs = ControlEpochs(lambda: self.broker_epoch)
         self.metadata_cache = MetadataCache(self.cluster_id, epochs)
         self.registry.is_known_elsewhere = self.metadata_cache.has_partition
         self.registry.name_elsewhere = self.metadata_cache.name_of
         self.replica_manager = ReplicaManager(self.broker_id, self.registry, self.settings, self.metadata_cache, epochs)
+        self.replica_manager.replication_context = ReplicationContext(
+            self.environment.clock,
+            settings.get_int("replica.lag.time.max.ms") / 1000,
+            self.metadata_cache.is_live,
+        )
         # Before anything is read: the settings of brokers may change while logs are loaded.
         self.metadata_cache.add_listener(self.replica_manager)
         self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
+        if self.coordination.is_cluster:
+            # A lone broker deletes all topics itself.
+            from braidlog.broker.deleted_topics import DeletedTopics
+
+            deleted = DeletedTopics(self.session, self.metadata_cache, self.control_channel, self.tasks)
+            epochs.on_first_request = deleted.look
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
         await self.config_changes.start()
+        self.delegation_tokens = await self._follow_tokens(settings)
         self.controller = self._make_controller()
         self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
         self.metadata_cache.add_listener(self.members)
-        self.direct_writes = self._make_direct_writes()
-        self.topic_creation = AutoTopicCreation(self.controller, self.direct_writes, self.metadata_cache)
+        self.topic_creation = AutoTopicCreation(self.controller, lambda: self.direct_writes, self.metadata_cache)
         self.inter_broker = inter_broker
         if self.coordination.is_cluster:
             self._connect_to_others()
+            self._follow_isr_changes()
         self.producer_ids = ProducerIdManager(self._claim_producer_ids, self.tasks)
         await self._load_logs()
         self.replica_manager.attach(self.logs)
@@ -175,21 +211,25 @@ class Broker:
         self.moves = ReplicaAlterLogDirs(self.logs)
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
         self.coordinators = self._make_coordinators()
+        await self.coordinators.topics.read_partition_counts(self.session)
         self.metadata_cache.add_listener(self.coordinators)
         self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
         if self.coordination.is_cluster:
             self._span_transactions()
+            self._follow_others()
 
     async def join(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
         """Enter the cluster: its logs are loaded, and connections to its listeners wait to be accepted."""
         self._endpoints, self._protocols = advertised, protocols
-        self.registration = BrokerRegistration(
-            self.broker_id, self._registration_record, self._registered, self._fatal, self._forget_deleted_topics
-        )
+        self.registration = BrokerRegistration(self.broker_id, self._registration_record, self._registered, self._fatal)
         try:
+            if self.logs.has_lost_replicas:
+                await let_others_lead(self.session, self.broker_id, self.logs, self.environment.clock)
             await self.registration.register(self.session)
-            for listener in (self.registration, self.config_changes, self.controller):
+            for listener in (self.registration, self.config_changes, self.members, self.controller):
                 self.coordination.client.add_listener(listener)
+            if self.delegation_tokens is not None:
+                self.coordination.client.add_listener(self.delegation_tokens)
             if self.coordination.is_cluster:
                 await self.controller.start(self._control_channel_to)
             else:
@@ -199,7 +239,14 @@ class Broker:
             raise FatalError(f"cannot start without the coordination store: {problem}") from problem
         self.coordination.started()
         self.jobs.start([*self.housekeeping.jobs(), self.replica_manager.retry_unopened_logs()])
+        if self.coordination.is_cluster:
+            self.jobs.start([self._isr_changes.job(self.replica_manager.replication_context.lag_s)])
         self.settings.on_change(self._storage_settings_changed)
+        self.settings.on_change(self.controller.settings_changed)
+        if self.delegation_tokens is not None:
+            interval_s = self.settings.current.get_int("delegation.token.expiry.check.interval.ms") / 1000
+            removing = self.delegation_tokens.remove_expired_regularly(lambda: self.controller.active, interval_s)
+            self.tasks.spawn("removing expired delegation tokens", removing)
         if not self.coordination.is_cluster:
             self.ready = True
 
@@ -252,7 +299,11 @@ class Broker:
             self.environment.new_id,
         )
 
-    def _make_direct_writes(self) -> DirectWrites:
+    @cached_property
+    def direct_writes(self) -> DirectWrites:
+        """Made when it is first needed: many a broker never does."""
+        from braidlog.controller.direct_writes import DirectWrites
+
         return DirectWrites(
             lambda: self.session,
             lambda: self.metadata_cache.image,
@@ -262,10 +313,42 @@ class Broker:
             self.environment.new_id,
         )
 
+    @cached_property
+    def scram_users(self) -> ScramUsers:
+        """Followed from the first time that somebody asks for them."""
+        from braidlog.broker.authentication.scram_users import ScramUsers
+
+        users = ScramUsers(secrets.token_bytes())
+        users.load(self.metadata_cache.image.configs.items())
+        self.metadata_cache.add_listener(users)
+        return users
+
+    async def _follow_tokens(self, settings: BrokerSettings) -> DelegationTokenManager | None:
+        key = settings.get_str("delegation.token.secret.key") or settings.get_str("delegation.token.master.key")
+        if not key:
+            return None
+        from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager, prepare_tokens
+        from braidlog.controller.delegation_tokens import token_lifetimes
+        from braidlog.security.delegation_tokens import TokenSecret
+        from braidlog.security.scram_credentials import UnknownUsers
+
+        await prepare_tokens(self.session)
+        tokens = DelegationTokenManager(
+            self.session,
+            TokenSecret(key),
+            token_lifetimes(settings),
+            self.environment.clock,
+            self.environment.new_id,
+            UnknownUsers(secrets.token_bytes()),
+            self.tasks,
+        )
+        await tokens.start()
+        return tokens
+
     def _connect_to_others(self) -> None:
         # A broker that is alone starts without these.
         from braidlog.broker.interbroker.controller_channel import ControllerClient
-        from braidlog.broker.interbroker.network import InterBrokerNetwork
+        from braidlog.broker.interbroker.network import InterBrokerNetwork, inter_broker_channels
         from braidlog.broker.interbroker.remote_control_channel import RemoteControlChannels
 
         network = InterBrokerNetwork(
@@ -274,23 +357,77 @@ class Broker:
             lambda: self.settings.current,
             self.environment.random,
             self.environment.connector,
+            inter_broker_channels(
+                self.settings.current, self.inter_broker, self._inter_broker_protocol, self.environment.random
+            ),
         )
         self._network = network
         self._remote_channels = RemoteControlChannels(network)
         self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
 
+    def _follow_isr_changes(self) -> None:
+        """A lone broker's partitions have no other replicas."""
+        from braidlog.broker.interbroker.alter_partition import AlterPartitionManager
+
+        self._isr_changes = AlterPartitionManager(
+            self.registry,
+            self._alter_partition,
+            lambda: self.metadata_cache.image,
+            lambda: self.session.lease,
+            self.tasks,
+        )
+        self.replica_manager.replication_context.propose_isr = self._isr_changes.propose
+        self.metadata_cache.add_listener(self._isr_changes)
+
+    async def _alter_partition(self, changes: Sequence[PartitionChange]) -> Sequence[AlterPartitionResult]:
+        if self.controller.active:
+            return await self.controller.alter_partition(self.broker_id, self.broker_epoch, changes)
+        if not self.members.all_ours:
+            # Kafka knows no epochs of replicas on ZooKeeper.
+            changes = [change.without_epochs() for change in changes]
+        try:
+            return await self.controller_client.alter_partition(self.broker_id, self.broker_epoch, changes)
+        except UnsupportedVersionError:
+            return await self._zk_alter_partition.alter_partition(changes)
+
+    @cached_property
+    def _zk_alter_partition(self) -> ZkAlterPartition:
+        """Only Kafka before 2.7, as the controller, makes it needed."""
+        from braidlog.broker.interbroker.zk_alter_partition import ZkAlterPartition
+
+        return ZkAlterPartition(lambda: self.session, self.broker_id, self.environment.clock, self.tasks)
+
     def _span_transactions(self) -> None:
         from braidlog.broker.interbroker.transactions import RemoteTransactions
 
-        remote = RemoteTransactions(
+        self._remote_transactions = remote = RemoteTransactions(
             self.broker_id,
             self._network,
             lambda: self.metadata_cache.image,
             self.coordinators.markers,
+            self.coordinators.transactions.partition_of,
             self.tasks,
         )
         self.coordinators.send_markers = remote.write_markers
         self.coordinators.add_partitions_manager.elsewhere = remote.ask_coordinator
+
+    def _follow_others(self) -> None:
+        from braidlog.broker.interbroker.replica_fetcher import FetcherContext
+        from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
+
+        context = FetcherContext(
+            broker_id=self.broker_id,
+            broker_epoch=lambda: self.broker_epoch,
+            settings=lambda: self.settings.current,
+            clock=self.environment.clock,
+            executors=self.environment.executors,
+            logs=self.logs,
+            sync_rolled=self.committer.sync_rolled,
+            on_fault=self._directory_fault,
+        )
+        followers = ReplicaFetcherManager(context, self._network, lambda: self.metadata_cache.image.brokers, self.tasks)
+        self.settings.on_change(followers.settings_changed)
+        self.replica_manager.followers = self.replica_fetcher_manager = followers
 
     def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
         if broker.id == self.broker_id:
@@ -301,12 +438,28 @@ class Broker:
         if self.controller.active or not self.coordination.is_cluster:
             return await self.controller.allocate_producer_ids(self.broker_id, self.broker_epoch)
         try:
-            return await self.controller_client.allocate_producer_ids(self.broker_id, self.broker_epoch)
-        except ClientError as problem:
+            return await self._allocate_producer_ids()
+        except (ClientError, StoreError, StoreConnectionError, SessionExpiredError) as problem:
             raise CoordinatorLoadInProgressError(f"no producer ids could be had: {problem}") from problem
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        try:
+            return await self.controller_client.allocate_producer_ids(self.broker_id, self.broker_epoch)
+        except UnsupportedVersionError:
+            # Under a controller before Kafka 3.0 each broker claims for itself.
+            self.session.lease.check()
+            return await claim_block(self.session, self.broker_id)
 
     def finalises_features(self) -> bool:
         return not self.coordination.is_cluster or self.members.all_ours
+
+    def is_read_by_others(self) -> bool:
+        """Whether brokers of Kafka copy what is written here and may take over, also while they are down."""
+        return self.coordination.is_cluster and bool(self.members.others_met)
+
+    def serves_consumer_protocol(self) -> bool:
+        """Not beside brokers that do not know it, like Kafka 3.9 on ZooKeeper; one not looked at yet ends no group."""
+        return not (self.coordination.is_cluster and self.members.others)
 
     def has_session(self) -> bool:
         """Whether the cluster still counts on this broker."""
@@ -324,6 +477,9 @@ class Broker:
             self.tasks,
             self._directory_of,
             self.producer_ids,
+            self.session,
+            self.coordination.is_cluster,
+            self.is_read_by_others,
         )
 
     async def advertise(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
@@ -344,12 +500,6 @@ class Broker:
     def _registered(self, epoch: int) -> None:
         self.broker_epoch = epoch
 
-    async def _forget_deleted_topics(self, session: CoordinationStore) -> None:
-        """Those that went while this broker was not registered; those that go from now on it is told of."""
-        known = list(self.metadata_cache.image.topics.values())
-        nodes = await session.get_many([paths.topic(topic.name) for topic in known])
-        await self.control_channel.forget([topic for topic, node in zip(known, nodes, strict=True) if node is None])
-
     async def _load_logs(self) -> None:
         loop = asyncio.get_running_loop()
         self.load_report = await loop.run_in_executor(
@@ -361,6 +511,7 @@ class Broker:
         if report.logs:
             how = "a clean stop" if report.clean else f"an unclean stop, {report.recovered_bytes} bytes checked"
             log.info("opened %d logs after %s", report.logs, how)
+        self.environment.executors.start([*(each.path for each in self.logs.online_directories), CONVERSIONS])
 
     async def _adopt_unknown_logs(self) -> None:
         """Logs of topics that the store does not know: a data directory that came from an Apache Kafka."""
@@ -384,12 +535,20 @@ class Broker:
     def _add_handlers(self, settings: BrokerSettings) -> None:
         loop = asyncio.get_running_loop()
         self.produce = ProduceHandler(
-            self.registry, self.committer, self.environment.clock, self.fair_queue, self.handler_pool
+            self.registry,
+            self.committer,
+            self.environment.clock,
+            self.fair_queue,
+            self.handler_pool,
+            TimeoutQueues(loop.call_later, self.environment.clock.monotonic),
         )
         self.produce.add_or_verify = self.coordinators.add_partitions_manager.add_or_verify
         self.produce.verifies = self.verifies_transactions
         if self.coordination.is_cluster and settings.get_str("braidlog.session.loss") == "refuse":
             self.produce.has_session = self.has_session
+        if self.coordination.is_cluster:
+            awaited = AwaitedRoles(self.logs.registry.logs, self.registry, self.produce, loop.call_later)
+            self.replica_manager.on_roles_named.append(awaited.named)
         self.fetch = FetchHandler(
             self.registry,
             self.sessions,
@@ -400,9 +559,16 @@ class Broker:
             self.time_slicer,
             self.handler_pool,
         )
+        if settings.get_str("replica.selector.class").endswith(".RackAwareReplicaSelector"):
+            self.fetch.reader.rack_of = self._rack_of
+        self.committer.after_writing = self.fetch.answer_followers
         self.dispatch.commit = self.committer.commit
         self.dispatch.on_channel_closed(self.fetch.channel_closed)
         add_routes(self)
+
+    def _rack_of(self, broker: int) -> str | None:
+        info = self.metadata_cache.image.brokers.get(BrokerId(broker))
+        return None if info is None else info.rack
 
     def verifies_transactions(self) -> bool:
         return self.settings.current.get_bool("transaction.partition.verification.enable")
@@ -451,7 +617,7 @@ class Broker:
                 return await self.controller.controlled_shutdown(self.broker_id, self.broker_epoch)
             return await self.controller_client.controlled_shutdown(self.broker_id, self.broker_epoch)
 
-        await move_leaders_away(self.settings.current, ask)
+        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask)
 
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""
@@ -475,6 +641,10 @@ class Broker:
         self.round.run()
         await self.tasks.close()
         await self.controller.stop()
+        await self.control_channel.stop()
+        if self.coordination.is_cluster:
+            self.controller_client.close()
+            self._remote_transactions.close()
         self.handler_pool.stop()
         self.committer.commit()
         for partition in self.registry.partitions():

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
 from braidlog.broker.coordinators.coordinators import Coordinators
-from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.core.protocol_errors import name_of
+from braidlog.core.time_slice import run_in_slices
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
 from braidlog.net.http import Page
@@ -24,7 +24,10 @@ from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
+    from braidlog.broker.authentication.sasl_authenticator import SaslListener
+    from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
     from braidlog.broker.server import Server
+    from braidlog.net.tls_socket import TlsAcceptor
 
 # Beyond the longest timeout: what its coordinator needs to notice and to abort.
 _LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
@@ -55,6 +58,13 @@ _LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
     ("kafka_log_log_logstartoffset", lambda log: log.log_start_offset),
     ("kafka_log_log_logendoffset", lambda log: log.log_end_offset),
     ("kafka_cluster_partition_laststableoffsetlag", lambda log: log.high_watermark - log.last_stable_offset),
+)
+
+_LOGIN_COUNTERS: Final[tuple[tuple[str, Callable[[SaslListener | TlsAcceptor], float]], ...]] = (
+    ("successful_authentication", lambda listener: listener.succeeded),
+    ("failed_authentication", lambda listener: listener.failed),
+    ("successful_reauthentication", lambda listener: listener.reauthenticated),
+    ("failed_reauthentication", lambda listener: listener.failed_reauthentications),
 )
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
@@ -160,8 +170,22 @@ def _connections(registry: MetricsRegistry, server: Server) -> None:
     registry.read_each("kafka_server_socket_server_metrics_connection_close_total", closed)
     registry.read(
         "kafka_network_socketserver_expiredconnectionskilledcount",
-        lambda: sum(listener.closed_idle for listener in server.listeners),
+        lambda: (
+            sum(listener.closed_idle for listener in server.listeners)
+            + sum(listener.expired for listener in server.sasl_listeners.values())
+        ),
     )
+    for name, read in _LOGIN_COUNTERS:
+
+        def logins(read: Callable[[SaslListener | TlsAcceptor], float] = read) -> Samples:
+            for listener in server.listeners:
+                sasl = server.sasl_listeners.get(listener.name)
+                if sasl is not None:
+                    yield (listener.name,), read(sasl)
+                elif listener.tls is not None:
+                    yield (listener.name,), read(listener.tls)
+
+        registry.read_each(f"kafka_server_socket_server_metrics_{name}_total", logins)
     registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.quotas.refused)])
     memory = server.broker.memory
     pools = {"requests": memory.requests, "conversions": memory.conversions}
@@ -207,9 +231,21 @@ def _partitions(registry: MetricsRegistry, server: Server) -> None:
     registry.read(prefix + "underreplicatedpartitions", lambda: led(lambda each: len(each.isr) < len(each.replicas)))
     registry.read(prefix + "underminisrpartitioncount", lambda: led(lambda each: len(each.isr) < min_isr(each)))
     registry.read(prefix + "atminisrpartitioncount", lambda: led(lambda each: len(each.isr) == min_isr(each)))
+    replication = broker.replica_manager.replication_context
+    registry.read(prefix + "isrshrinks_total", lambda: replication.isr_shrinks)
+    registry.read(prefix + "isrexpands_total", lambda: replication.isr_expands)
+    registry.read(prefix + "failedisrupdates_total", lambda: replication.failed_isr_updates)
+    topics = "kafka_server_brokertopicmetrics_"
+    registry.read(topics + "replicationbytesin_total", lambda: replication.bytes_in)
+    registry.read(topics + "replicationbytesout_total", lambda: replication.bytes_out)
+    _fetchers(registry, broker.replica_fetcher_manager)
+
+    def waiting_produces() -> float:
+        return broker.committer.waiting + sum(len(each.waits) for each in broker.registry.partitions())
+
     registry.read_each(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        lambda: [(("Fetch",), broker.fetch.waiting), (("Produce",), broker.committer.waiting)],
+        lambda: [(("Fetch",), broker.fetch.waiting), (("Produce",), waiting_produces())],
     )
 
     def has_late_transaction(partition: Partition) -> bool:
@@ -222,6 +258,15 @@ def _partitions(registry: MetricsRegistry, server: Server) -> None:
     registry.read("kafka_server_fetchsessioncache_numincrementalfetchsessions", lambda: len(sessions))
     registry.read("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", lambda: sessions.partitions)
     registry.read("kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", lambda: sessions.evicted)
+
+
+def _fetchers(registry: MetricsRegistry, fetchers: ReplicaFetcherManager | None) -> None:
+    """A broker that is alone has none."""
+    prefix = "kafka_server_replicafetchermanager_"
+    registry.read(prefix + "maxlag", lambda: fetchers.max_lag if fetchers else 0)
+    registry.read(prefix + "minfetchrate", lambda: fetchers.min_fetch_rate() if fetchers else 0)
+    registry.read(prefix + "failedpartitionscount", lambda: fetchers.failed_partitions if fetchers else 0)
+    registry.read(prefix + "deadthreadcount", lambda: fetchers.dead_fetchers if fetchers else 0)
 
 
 def _logs(registry: MetricsRegistry, server: Server) -> None:
@@ -262,6 +307,11 @@ def _controller(registry: MetricsRegistry, server: Server) -> None:
     registry.read(prefix + "preferredreplicaimbalancecount", lambda: gauges.preferred_replica_imbalance_count)
     registry.read(prefix + "globaltopiccount", lambda: gauges.global_topic_count)
     registry.read(prefix + "globalpartitioncount", lambda: gauges.global_partition_count)
+    registry.read(prefix + "controllerstate", lambda: gauges.controller_state)
+    registry.read(prefix + "topicstodeletecount", lambda: gauges.topics_to_delete_count)
+    registry.read(prefix + "topicsineligibletodeletecount", lambda: gauges.topics_ineligible_to_delete_count)
+    registry.read(prefix + "replicastodeletecount", lambda: gauges.replicas_to_delete_count)
+    registry.read(prefix + "replicasineligibletodeletecount", lambda: gauges.replicas_ineligible_to_delete_count)
 
 
 def _process(registry: MetricsRegistry, server: Server) -> None:

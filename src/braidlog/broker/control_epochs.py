@@ -14,6 +14,9 @@ class ControlEpochs:
     def __init__(self, broker_epoch: Callable[[], int]) -> None:
         self._broker_epoch = broker_epoch
         self.controller_epoch = 0
+        # Called with the first request of each controller for each registration.
+        self.on_first_request: Callable[[], None] | None = None
+        self._known_registration = -1
 
     def check(self, request: ControlRequest) -> int:
         """The error of the request as a whole, or NONE; a newer controller is remembered.
@@ -24,5 +27,10 @@ class ControlEpochs:
             return StaleBrokerEpochError.code
         if request.controller_epoch < self.controller_epoch:
             return StaleControllerEpochError.code
+        registration = max(self._broker_epoch(), request.broker_epoch)
+        is_first = request.controller_epoch > self.controller_epoch or registration > self._known_registration
         self.controller_epoch = request.controller_epoch
+        self._known_registration = max(registration, self._known_registration)
+        if is_first and self.on_first_request is not None:
+            self.on_first_request()
         return NONE

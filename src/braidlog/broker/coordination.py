@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from braidlog.broker.environment import Environment
@@ -22,6 +22,7 @@ from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.journal import CorruptStoreError
+from braidlog.cluster.loading import load_in_sync
 from braidlog.cluster.records import BadRecordError, BrokerRecord
 from braidlog.cluster.registration import (
     cluster_id,
@@ -39,6 +40,7 @@ from braidlog.cluster.store import (
 )
 from braidlog.cluster.store_client import StoreClient
 from braidlog.config.broker import BrokerSettings
+from braidlog.core.clock import Clock
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.ids import parse_id
 from braidlog.core.tasks import Tasks
@@ -53,6 +55,11 @@ MARKER: Final = "braidlog.version"
 MARKER_VERSIONS: Final = (1, 1)
 # Between tries to tell the controller of a failed directory.
 _ANNOUNCE_AGAIN_S: Final = 1.0
+# Between tries to read which kinds of brokers there are.
+_LOOK_AGAIN_S: Final = 1.0
+# How long the other replicas of a disk that was replaced may take to be back: their brokers may have to recover.
+_OTHERS_LEAD_S: Final = 300.0
+_OTHERS_LEAD_POLL_S: Final = 2.0
 
 
 class Coordination(Protocol):
@@ -213,10 +220,8 @@ class BrokerRegistration:
         record: Callable[[], BrokerRecord],
         on_registered: Callable[[int], None],
         on_fatal: Callable[[Exception], None],
-        forget_deleted_topics: Callable[[CoordinationStore], Awaitable[None]],
     ) -> None:
         self._broker_id = broker_id
-        self._forget_deleted_topics = forget_deleted_topics
         self._record = record
         self._on_registered = on_registered
         self._on_fatal = on_fatal
@@ -235,7 +240,33 @@ class BrokerRegistration:
             self._on_fatal(problem)
             return
         log.info("broker %d is registered again, in a new session", self._broker_id)
-        await self._forget_deleted_topics(session)
+
+
+async def let_others_lead(session: CoordinationStore, broker_id: BrokerId, logs: LogManager, clock: Clock) -> None:
+    """Wait until replicas that were lost with a disk are out of the ISRs, or alone in them; not for ever.
+
+    Once this broker is registered a controller would take it for in sync, and for its sake drop the others that are
+    down, although they have what it lost.
+    """
+    deadline = clock.monotonic() + _OTHERS_LEAD_S
+    while True:
+        others: dict[BrokerId, None] = {}
+        try:
+            for each in await load_in_sync(session, broker_id):
+                if logs.is_lost(each.partition, each.topic_id):
+                    others.update(dict.fromkeys(member for member in each.isr if member != broker_id))
+        except (StoreConnectionError, SessionExpiredError) as problem:
+            log.warning("which of its lost replicas the cluster counts on is not known, it is tried again: %s", problem)
+        else:
+            if not others or clock.monotonic() >= deadline:
+                return
+            log.warning(
+                "a data directory was replaced: this broker does not register before others lead what was on it, for "
+                "up to %.0f s more. Start those of the brokers %s that are down",
+                deadline - clock.monotonic(),
+                list(others),
+            )
+        await asyncio.sleep(_OTHERS_LEAD_POLL_S)
 
 
 async def announce_failed_directory(session: CoordinationStore, broker_id: BrokerId) -> None:
@@ -257,43 +288,79 @@ class ClusterMembers:
     """Who is in the cluster, as the controller announces it: this broker, and whether all others are of its kind.
 
     Brokers without our marker do not know the group protocol and the transactions that our features stand for, so that
-    clients must not use them where there are such.
+    clients must not use them where there are such. A registration is read once for each time that its broker is
+    announced, and all of them once more in every new session: a look that the old one cut short is made good.
     """
 
     def __init__(self, broker_id: BrokerId, session: CoordinationStore, tasks: Tasks) -> None:
         self._broker_id = broker_id
         self._session = session
         self._tasks = tasks
+        self._ids: frozenset[BrokerId] = frozenset()
         self._ours: frozenset[BrokerId] = frozenset()
-        self.all_ours = False
+        # Known to be of another kind; one whose registration was not read yet is neither this nor ours.
+        self.others: frozenset[BrokerId] = frozenset()
+        # Those ever met here that did not come back as ours: they must be able to read what is written meanwhile.
+        self.others_met: frozenset[BrokerId] = frozenset()
         # Set once the controller has told this broker of the cluster.
         self.announced = asyncio.Event()
+
+    @property
+    def all_ours(self) -> bool:
+        return bool(self._ids) and self._ids <= self._ours
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if delta.brokers is None:
             return
-        ids = frozenset(delta.brokers)
-        self.all_ours = bool(ids) and ids <= self._ours
-        if not self.all_ours:
+        ids = self._ids = frozenset(delta.brokers)
+        # One that left may come back as another kind.
+        self._ours &= ids
+        self.others &= ids
+        if self._ours | self.others != ids:
             # Whoever announces brokers must not wait for the store.
-            self._tasks.spawn("features of the brokers", self._look(ids))
+            self._tasks.spawn("features of the brokers", self._look_until_read())
         if self._broker_id in ids:
             self.announced.set()
 
-    async def _look(self, ids: frozenset[BrokerId]) -> None:
-        at = sorted(ids)
-        try:
-            nodes = await self._session.get_many([paths.broker(each) for each in at])
-            found = {
-                each
-                for each, node in zip(at, nodes, strict=True)
-                if node is not None and MARKER in records.decode_broker(paths.broker(each), node.data).features
-            }
-        except (StoreConnectionError, SessionExpiredError, BadRecordError) as problem:
-            log.warning("the features of the brokers cannot be read, so none is offered: %s", problem)
+    def session_lost(self) -> None:
+        """What was read of the brokers holds as long as they are announced."""
+
+    async def session_opened(self, session: CoordinationStore) -> None:
+        self._session = session
+        await self._look()
+
+    async def _look_until_read(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except StoreConnectionError as problem:
+                log.warning("the features of the brokers cannot be read now, it is tried again: %s", problem)
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                continue
+            except SessionExpiredError:
+                pass  # the next session begins with a look
             return
-        self._ours = frozenset(found)
-        self.all_ours = bool(ids) and ids <= self._ours
+
+    async def _look(self) -> None:
+        ids = self._ids
+        # The server that this broker talks to may not have heard of a broker that the controller announces.
+        await self._session.sync()
+        at = sorted(ids)
+        nodes = await self._session.get_many([paths.broker(each) for each in at])
+        if self._ids is not ids:
+            return  # who came meanwhile is looked at anyway
+        found = {each: _is_ours(each, node.data) for each, node in zip(at, nodes, strict=True) if node is not None}
+        self._ours = frozenset(each for each, ours in found.items() if ours)
+        self.others = frozenset(each for each, ours in found.items() if not ours)
+        self.others_met = (self.others_met - self._ours) | self.others
+
+
+def _is_ours(broker: BrokerId, data: bytes) -> bool:
+    try:
+        return MARKER in records.decode_broker(paths.broker(broker), data).features
+    except BadRecordError as problem:
+        log.warning("the registration of broker %d cannot be read, so it counts as another kind: %s", broker, problem)
+        return False
 
 
 def make_coordination(

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from braidlog.net.outbound.connector import Connector
 
 log = logging.getLogger("braidlog.executors")
+
+# More come with work that goes on side by side.
+_THREADS_STARTED: Final = 2
 
 
 class Environment(NamedTuple):
@@ -48,9 +52,21 @@ class Environment(NamedTuple):
 class Executors:
     """One small executor per data directory, made when first needed, for what may block."""
 
-    def __init__(self, make: Callable[[str], Executor]) -> None:
+    def __init__(self, make: Callable[[str], Executor], threads: int = 0) -> None:
+        """`threads` is how many of each `start` starts, where they are threads."""
         self._make = make
+        self._threads = threads
         self._by_directory: dict[str, Executor] = {}
+
+    def start(self, directories: Iterable[str]) -> None:
+        """Before requests need them: a pool starts a thread when there is work for it, and the loop waits for that."""
+        for directory in directories:
+            executor = self.of(directory)
+            if self._threads:
+                # Each of them waits for the others, so that no two get the same thread.
+                all_run = threading.Barrier(self._threads)
+                for _ in range(self._threads):
+                    executor.submit(all_run.wait)
 
     def of(self, directory: str) -> Executor:
         executor = self._by_directory.get(directory)
@@ -85,7 +101,7 @@ def system_environment(threads_per_directory: int = 2) -> Environment:
         clock=SystemClock(),
         files=OsFiles(),
         random=Random(),
-        executors=Executors(make),
+        executors=Executors(make, min(_THREADS_STARTED, threads_per_directory)),
         journal_files=OsJournalFiles,
         lock=lock_directory,
         new_id=random_id,

@@ -1,7 +1,7 @@
 """What this broker knows of the cluster, and what its handlers answer from.
 
     UpdateMetadata     topics, leaders, offline replicas, live brokers, the controller
-    config changes     overrides of topics, brokers and groups (`broker/config_changes`)
+    config changes     overrides of topics, brokers, groups, users, clients and ips (`broker/config_changes`)
 
 The controller's own image is another one: it may be ahead of this, or on another broker.
 """
@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from braidlog.broker.control_epochs import ControlEpochs
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.cluster.control_requests import (
     LEADER_DURING_DELETE,
     ControlResponse,
@@ -31,6 +30,7 @@ from braidlog.cluster.image import (
 )
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NONE
+from braidlog.core.time_slice import TimeSlice
 
 log = logging.getLogger("braidlog.metadata")
 
@@ -49,8 +49,10 @@ class MetadataCache:
         self._listeners: list[ImageListener] = []
         # Reads the overrides of topics into this cache.
         self.read_topic_configs: Callable[[Sequence[str]], Awaitable[None]] = _nothing_to_read
-        # By name, the ids of topics whose overrides are here before the topics are.
+        # By name, the ids of topics whose overrides are here, or being read, before the topics are.
         self._prepared: dict[str, bytes] = {}
+        # Whether all overrides were read once.
+        self._loaded = False
 
     @property
     def image(self) -> ClusterImage:
@@ -63,6 +65,9 @@ class MetadataCache:
         known = self._image.topics.get(topic)
         return known is not None and 0 <= index < len(known.partitions) and bool(known.partitions[index].replicas)
 
+    def is_live(self, broker_id: int) -> bool:
+        return broker_id in self._image.brokers
+
     def name_of(self, topic_id: bytes) -> str | None:
         return self._image.topic_names.get(topic_id)
 
@@ -73,16 +78,23 @@ class MetadataCache:
         topics = {each.topic: each.topic_id for each in request.partitions if each.info.leader != LEADER_DURING_DELETE}
         await self.prepare_topics(topics)
         await self._apply(await self._difference(request))
-        for name in topics:
-            self._prepared.pop(name, None)
+        for each in request.partitions:
+            self._prepared.pop(each.topic, None)
         return ControlResponse(NONE)
 
-    async def forget(self, topics: Sequence[TopicImage]) -> None:
-        """They are not in the store any more. One of the same name that was made since stays."""
+    async def forget(self, topics: Sequence[TopicImage], overrides: Sequence[str]) -> None:
+        """They, and these overrides, are not in the store any more. A topic of the same name that was made since stays,
+        and so do overrides that the topic they are for has now."""
         images = [self._image.topic(topic.name) for topic in topics]
         gone = [now for now, topic in zip(images, topics, strict=True) if now and now.topic_id == topic.topic_id]
-        overrides = [entity for topic in gone if (entity := topic_entity(topic.name)) in self._image.configs]
-        await self._apply(ImageDelta(topics_deleted=tuple(gone), configs_deleted=tuple(overrides)))
+        stale = {topic_entity(topic.name) for topic in gone}
+        stale.update(entity for entity in overrides if not self._follows(entity))
+        await self._apply(
+            ImageDelta(
+                topics_deleted=tuple(gone),
+                configs_deleted=tuple(entity for entity in sorted(stale) if entity in self._image.configs),
+            )
+        )
 
     async def prepare_topics(self, topics: Mapping[str, bytes]) -> None:
         """Have the overrides of topics, given with their ids, before their logs or they themselves are known here.
@@ -95,16 +107,42 @@ class MetadataCache:
             if self._is_new(name, topic_id) and self._prepared.get(name) != topic_id
         }
         if new:
-            await self.read_topic_configs(list(new))
             self._prepared.update(new)
+            try:
+                await self.read_topic_configs(list(new))
+            except BaseException:
+                # Also when it is cancelled: whoever comes next reads them.
+                for name in new:
+                    self._prepared.pop(name, None)
+                raise
+
+    async def load_configs(self, loaded: Mapping[str, Mapping[str, str]]) -> None:
+        """All overrides there are. At the start those of every topic count: logs are opened before topics are known."""
+        gone: dict[str, Mapping[str, str]] = {entity: {} for entity in self._image.configs if entity not in loaded}
+        if self._loaded:
+            await self.update_configs({**gone, **loaded})
+        else:
+            self._loaded = True
+            await self._apply(ImageDelta(configs_changed=loaded))
 
     async def update_configs(self, changed: Mapping[str, Mapping[str, str]]) -> None:
-        """Each entity has these overrides now, and no others."""
-        different = {entity: overrides for entity, overrides in changed.items() if self._differs(entity, overrides)}
+        """Each entity has these overrides now, and no others.
+
+        Those of topics that are not known are left out: one that is deleted has them in the store for a while, and of
+        one that comes they are read then.
+        """
+        image = self._image
+        different = {
+            entity: overrides
+            for entity, overrides in changed.items()
+            if image.config(entity) != overrides and (entity in image.configs or self._follows(entity))
+        }
         await self._apply(ImageDelta(configs_changed=different))
 
-    def _differs(self, entity: str, overrides: Mapping[str, str]) -> bool:
-        return self._image.config(entity) != overrides
+    def _follows(self, entity: str) -> bool:
+        """Whether the overrides of this entity are to be here, should it have some."""
+        kind, _, name = entity.partition("/")
+        return kind != "topics" or name in self._image.topics or name in self._prepared
 
     def _is_new(self, name: str, topic_id: bytes) -> bool:
         known = self._image.topics.get(name)

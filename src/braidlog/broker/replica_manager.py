@@ -5,14 +5,14 @@ LeaderAndIsr and StopReplica say what to do; the metadata cache says which overr
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.cluster.control_requests import (
     ControlResponse,
     LeaderAndIsr,
@@ -20,7 +20,7 @@ from braidlog.cluster.control_requests import (
     StopReplica,
     StopReplicaPartition,
 )
-from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic import early_expiry, log_settings
@@ -34,13 +34,14 @@ from braidlog.core.protocol_errors import (
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.types import BrokerId, TopicPartition
-from braidlog.replication.partition import Partition
+from braidlog.core.time_slice import TimeSlice
+from braidlog.core.types import NO_BROKER, NO_EPOCH, BrokerId, TopicPartition
+from braidlog.replication.partition import Partition, ReplicationContext
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.dirs.log_dir_failures import LogDirFailure
 from braidlog.storage.dirs.log_manager import LogManager
-from braidlog.storage.jobs import Job
+from braidlog.storage.jobs import Finish, Job, Work
 from braidlog.storage.log.unified_log import UnifiedLog
 
 log = logging.getLogger("braidlog.partitions")
@@ -52,10 +53,28 @@ _RETENTION_KEYS: Final = frozenset((
 ))  # fmt: skip
 # How often to look whether a log that could not be made or opened now can be.
 _OPEN_POLL: Final = 1.0
+# Of new partitions: their logs are made together, and others wait no longer for the executor.
+_ROLES_AT_A_TIME: Final = 50
+
+
+class Followers(Protocol):
+    """What copies partitions from their leaders."""
+
+    def leaders_named(self, leaders: Mapping[BrokerId, BrokerInfo]) -> None: ...
+
+    def follow(self, partition: Partition, *, unclean: bool = False) -> None: ...
+
+    def unfollow(self, key: TopicPartition) -> None: ...
+
+    def end_idle(self) -> None: ...
 
 
 def _raise(problem: Exception) -> None:
     raise problem
+
+
+def _act(works: Sequence[Work]) -> list[Finish | None]:
+    return [work.act() for work in works]
 
 
 class ReplicaManager:
@@ -82,10 +101,18 @@ class ReplicaManager:
         self._retention_warnings: dict[str, str | None] = {}
         # Partitions without a log because the disk has no room for it.
         self._unopened: dict[TopicPartition, Partition] = {}
+        # Partitions without a log because the disk that had it was replaced, until others have made up for it.
+        self._lost: set[TopicPartition] = set()
         # Whether the leader epochs that this start asked for are not durable.
         self.epochs_lag: Callable[[], bool] = lambda: False
+        # Of all partitions here.
+        self.replication_context = ReplicationContext()
         # Called when this broker began or ceased to lead a partition, or leads one that has its log only now.
         self.on_leadership_change: list[Callable[[Partition], None]] = []
+        # Called with the partitions whose roles the controller has named.
+        self.on_roles_named: list[Callable[[Sequence[TopicPartition]], None]] = []
+        # None on a broker that is alone.
+        self.followers: Followers | None = None
         settings.on_change(self._broker_settings_changed)
 
     @property
@@ -96,6 +123,7 @@ class ReplicaManager:
         self._manager = manager
         manager.failures.on_directory_failed.append(self._directory_failed)
         manager.registry.on_log_moved.append(self._log_moved)
+        manager.registry.on_log_start_moved.append(self._log_start_moved)
 
     def settings_of(self, topic: str) -> LogSettings:
         """Effective settings; logs that are opened before the cache has their topic get theirs with it."""
@@ -115,27 +143,61 @@ class ReplicaManager:
         if error != NONE:
             return ControlResponse(error)
         await self._cache.prepare_topics({state.topic: state.topic_id for state in request.partitions})
-        # Making and deleting logs takes system calls: others are served in between.
-        time_slice = TimeSlice()
         # What is not reached below has no directory to be in any more.
         errors = {TopicPartition(state.topic, state.partition): KafkaStorageError.code for state in request.partitions}
-        for state in request.partitions:
-            try:
-                errors[TopicPartition(state.topic, state.partition)] = self._take_role(state)
-            except FatalError as problem:
-                # The last data directory failed: that ends the broker, which the controller cannot know.
-                self.on_fatal(problem)
-                break
-            await time_slice.yield_if_over()
+        if self.followers is not None:
+            self.followers.leaders_named(request.leaders)
+        time_slice = TimeSlice()
+        try:
+            for first in range(0, len(request.partitions), _ROLES_AT_A_TIME):
+                some = request.partitions[first : first + _ROLES_AT_A_TIME]
+                await self._make_logs(some)
+                for state in some:
+                    errors[TopicPartition(state.topic, state.partition)] = self._take_role(state)
+                    await time_slice.yield_if_over()
+                named = [TopicPartition(state.topic, state.partition) for state in some]
+                for tell in self.on_roles_named:
+                    tell(named)
+        except FatalError as problem:
+            # The last data directory failed: that ends the broker, which the controller cannot know.
+            self.on_fatal(problem)
+        if self.followers is not None:
+            self.followers.end_idle()
         return ControlResponse(NONE, errors)
+
+    async def _make_logs(self, states: Sequence[LeaderAndIsrPartition]) -> None:
+        """Those of new partitions, in the threads of their directories: a disk may take its time.
+
+        Roles are given by one request at a time, so that nobody else makes or deletes these logs meanwhile.
+        """
+        manager = self._require_manager()
+        new = {
+            TopicPartition(state.topic, state.partition): state
+            for state in states
+            if state.is_new and state.topic_id != ZERO_ID and self._broker_id in state.info.replicas
+        }
+        by_directory: dict[str, list[Work]] = {}
+        for key, state in new.items():
+            if self._registry.get(key.topic, key.partition) is None:
+                leads = state.info.leader == self._broker_id
+                work = manager.creation(key, state.topic_id, state.info.leader_epoch if leads else NO_EPOCH)
+                if work is not None:
+                    by_directory.setdefault(work.directory, []).append(work)
+        loop = asyncio.get_running_loop()
+        for directory, works in by_directory.items():
+            for finish in await loop.run_in_executor(manager.executor_of(directory), _act, works):
+                if finish is not None:
+                    finish()
 
     def _take_role(self, state: LeaderAndIsrPartition) -> int:
         """Lead or follow one partition; the error that the controller is told, which is none for what is known."""
         info = state.info
         partition = self._registry.get(state.topic, state.partition)
         if partition is not None:
-            if state.topic_id != ZERO_ID and state.topic_id != partition.topic_id:
-                return InconsistentTopicIdError.code
+            if state.topic_id not in (ZERO_ID, partition.topic_id):
+                if partition.topic_id != ZERO_ID:
+                    return InconsistentTopicIdError.code
+                self._assign_topic_id(partition, state.topic_id)
             if info.leader_epoch < partition.leader_epoch:
                 return StaleControllerEpochError.code
             if info.leader_epoch == partition.leader_epoch:
@@ -146,22 +208,69 @@ class ReplicaManager:
             return UnknownTopicOrPartitionError.code
         if partition is None:
             meter = self._meters.setdefault(state.topic, TopicMetrics())
-            partition = Partition(state.topic, state.partition, state.topic_id, self._broker_id, meter)
+            key = TopicPartition(state.topic, state.partition)
+            # An older controller knows of no ids, and the log may have one from a newer one.
+            known = self._require_manager().topic_id(key)
+            if known is not None and ZERO_ID not in (known, state.topic_id) and known != state.topic_id:
+                # Its replica was moved away while nobody could tell this broker, and then the topic was deleted.
+                log.warning("%s: the log of an earlier topic of this name is set aside", key)
+                try:
+                    self._require_manager().mark_stray(key)
+                except KafkaStorageError as problem:
+                    log.error("%s is not served: %s", key, problem.message)
+                    return problem.code
+                known = None
+            topic_id = known if known is not None and state.topic_id == ZERO_ID else state.topic_id
+            partition = Partition(
+                state.topic, state.partition, topic_id, self._broker_id, meter, self.replication_context
+            )
             partition.epoch_unwritten = not state.is_new and self.epochs_lag()
             try:
-                self._open(partition, state.is_new)
+                self._open_unless_lost(partition, state)
             except InconsistentTopicIdError as problem:
-                log.error("%s is not served: %s", TopicPartition(state.topic, state.partition), problem.message)
+                log.error("%s is not served: %s", key, problem.message)
                 return problem.code
             self._registry.add(partition)
+        elif TopicPartition(state.topic, state.partition) in self._lost:
+            self._open_unless_lost(partition, state)
+        role = info.leader, info.leader_epoch, info.isr, info.replicas, info.partition_epoch
         try:
-            partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
+            partition.update_leader_and_isr(*role)
         except StorageFault as fault:
             # Its directory is offline now, and the partition without a log.
             self._require_manager().failures.fail(fault)
-            partition.update_leader_and_isr(info.leader, info.leader_epoch, info.isr, info.replicas)
+            partition.update_leader_and_isr(*role)
+        if info.leader_recovery_state and info.leader == self._broker_id:
+            # As in Kafka 3.9 there is nothing to recover: the state ends with the next change of the ISR.
+            log.warning(
+                "%s was elected though it was not in sync (unclean.leader.election.enable): records that only other "
+                "replicas had are lost",
+                TopicPartition(state.topic, state.partition),
+            )
         self._leadership_changed(partition)
+        self._follow(partition, unclean=bool(info.leader_recovery_state))
         return self._storage_error(partition)
+
+    def _assign_topic_id(self, partition: Partition, topic_id: bytes) -> None:
+        """A newer controller has taken over from one that knew of no ids; the leader epoch may be as before."""
+        try:
+            if partition.log is not None:
+                self._require_manager().assign_topic_id(TopicPartition(partition.topic, partition.index), topic_id)
+        except KafkaStorageError as problem:
+            log.error("%s-%d stays without its topic id: %s", partition.topic, partition.index, problem.message)
+            return
+        self._registry.assign_topic_id(partition, topic_id)
+        # Its fetches name the id from now on.
+        self._follow(partition)
+
+    def _follow(self, partition: Partition, *, unclean: bool = False) -> None:
+        """Copy the partition from its leader, where there is another one; else no more."""
+        if self.followers is None:
+            return
+        if partition.log is None or partition.leader in (self._broker_id, NO_BROKER):
+            self.followers.unfollow(TopicPartition(partition.topic, partition.index))
+        else:
+            self.followers.follow(partition, unclean=unclean)
 
     def _storage_error(self, partition: Partition) -> int:
         """None where the log comes once there is room on the disk: to the controller the replica is not lost."""
@@ -182,6 +291,8 @@ class ReplicaManager:
                 self.on_fatal(problem)
                 errors[key] = KafkaStorageError.code
             await time_slice.yield_if_over()
+        if self.followers is not None:
+            self.followers.end_idle()
         return ControlResponse(NONE, errors)
 
     def _stop_replica(self, key: TopicPartition, wanted: StopReplicaPartition) -> int:
@@ -196,10 +307,11 @@ class ReplicaManager:
 
     def _delete(self, key: TopicPartition, partition: Partition | None) -> int:
         """Also of a partition that is not held: its deletion may have been decided while this broker was down."""
+        self._lost.discard(key)
         if partition is not None:
             self._registry.remove(key.topic, key.partition)
             # What a thread still unpacks for it is refused.
-            partition.log = None
+            partition.lose_log()
             if not self._registry.partitions_of(key.topic):
                 self._meters.pop(key.topic, None)
                 self._retention_warnings.pop(key.topic, None)
@@ -213,12 +325,45 @@ class ReplicaManager:
     def _end_role(self, partition: Partition) -> None:
         partition.stop()
         self._leadership_changed(partition)
+        self._follow(partition)
 
     def _leadership_changed(self, partition: Partition) -> None:
         for listener in self.on_leadership_change:
             listener(partition)
 
     # Logs
+
+    def _open_unless_lost(self, partition: Partition, state: LeaderAndIsrPartition) -> None:
+        """An empty log must not stand for one that is counted on as in sync, and that is gone with its disk.
+
+        Out of the ISR it copies the leader's, and an unclean election says that whatever is lost is lost.
+        """
+        key = TopicPartition(partition.topic, partition.index)
+        info = state.info
+        lost = (
+            not state.is_new
+            and len(info.replicas) > 1
+            and self._broker_id in info.isr
+            and self._require_manager().is_lost(key, partition.topic_id)
+        )
+        if not lost or info.leader_recovery_state or self.settings_of(partition.topic).unclean_leader_election_enable:
+            if lost:
+                log.warning("%s begins with an empty log, as unclean elections are allowed: its records are lost", key)
+            self._lost.discard(key)
+            self._open(partition, state.is_new)
+            return
+        if key not in self._lost:
+            others = [each for each in info.replicas if each != self._broker_id]
+            log.error(
+                "%s stays offline here: this broker is in its ISR %s, but its log was lost when a data directory was "
+                "replaced. Start those of the brokers %s that have its records; if none has all of them, accept the "
+                "loss with an unclean election (`kafka-leader-election.sh --election-type unclean`, or "
+                "`Admin.elect_leaders`)",
+                key,
+                list(info.isr),
+                others,
+            )
+        self._lost.add(key)
 
     def _open(self, partition: Partition, is_new: bool) -> None:
         manager = self._require_manager()
@@ -238,9 +383,6 @@ class ReplicaManager:
             partition.log.update_settings(settings)
         if not self._sync_if_asked(partition.log, partition.topic):
             partition.log = None
-            return
-        # With no follower to ask, all that survived is committed.
-        partition.log.advance_high_watermark(partition.log.log_end_offset)
 
     def retry_unopened_logs(self) -> Job:
         """Tries again to make or open the logs for which there was no room."""
@@ -258,7 +400,9 @@ class ReplicaManager:
                 log.info("%s is back: there is room for its log", key)
                 if partition.leader == self._broker_id:
                     partition.log.begin_leader_epoch(partition.leader_epoch)
+                    partition.begin_leading()
                     self._leadership_changed(partition)
+                self._follow(partition)
             yield None
 
     def leader_epochs_written(self) -> None:
@@ -329,17 +473,20 @@ class ReplicaManager:
         for key in failure.partitions:
             partition = self._registry.get(key.topic, key.partition)
             if partition is not None:
-                partition.log = None
-                partition.wake_readers()
+                partition.lose_log()
+                self._follow(partition)
 
     def _log_moved(self, key: TopicPartition, moved: UnifiedLog) -> None:
         partition = self._registry.get(key.topic, key.partition)
         if partition is not None:
-            partition.log = moved
             # A copy that was found at start was opened before anybody knew the topic's settings.
             moved.update_settings(self.settings_of(key.topic))
-            moved.advance_high_watermark(moved.log_end_offset)
-            partition.wake_readers()
+            partition.replace_log(moved)
+
+    def _log_start_moved(self, key: TopicPartition) -> None:
+        partition = self._registry.get(key.topic, key.partition)
+        if partition is not None:
+            partition.log_start_moved()
 
     def _require_manager(self) -> LogManager:
         if self._manager is None:

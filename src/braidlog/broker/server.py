@@ -10,7 +10,10 @@ import signal
 import socket
 import sys
 import time
-from typing import Final
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.allocator import give_back_memory
 from braidlog.broker.broker import Broker
@@ -19,17 +22,24 @@ from braidlog.broker.environment import Environment, system_environment
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
-from braidlog.config.listeners import LISTENER_KEYS, Listeners, parse_listeners, shared_with_brokers
+from braidlog.config.listeners import LISTENER_KEYS, PLAINTEXT, Listeners, parse_listeners, shared_with_brokers
 from braidlog.config.unsupported_settings import without_effect
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
+from braidlog.net.channel import Channel
 from braidlog.net.connection import ConnectionLimits
 from braidlog.net.connection_quotas import ConnectionQuotas, addresses_of
 from braidlog.net.http import HttpServer
 from braidlog.net.listener import Listener, bind
 from braidlog.storage.dirs.log_dir_loader import LoadProgress
+
+if TYPE_CHECKING:
+    from braidlog.broker.authentication.sasl_authenticator import SaslListener
+    from braidlog.broker.authentication.verification_keys import VerificationKeys
+    from braidlog.net.tls_socket import TlsAcceptor
+    from braidlog.security.certificate_changes import CertificateNames
 
 log = logging.getLogger("braidlog.server")
 
@@ -37,8 +47,12 @@ _DRAIN_S: Final = 10.0
 _BUSY_POLLS: Final = 200
 # Per data directory: syncs of different logs wait for the disk side by side.
 _THREADS: Final = 8
+_COLD_READS: Final = "cold reads"
 _PROGRESS_EVERY_S: Final = 1.0
 _MEMORY_EVERY_S: Final = 1.0
+_CERTIFICATES_EVERY_S: Final = 5.0
+# New objects after which the garbage collector looks at them: a few milliseconds.
+_YOUNG_OBJECTS: Final = 25_000
 # A client that gets no answer for this long from an advertised address gives up.
 _REACH_TIMEOUT_S: Final = 3.0
 
@@ -55,6 +69,13 @@ class Server:
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)
         self.listeners: list[Listener] = []
+        # Of those listeners that want a login, by name.
+        self.sasl_listeners: dict[str, SaslListener] = {}
+        # What their tokens are verified with; none before the first of them.
+        self._verification_keys: VerificationKeys | None = None
+        # The protocols of those that speak TLS.
+        self._tls_protocols: dict[str, str] = {}
+        self._certificate_names: dict[str, CertificateNames | None] = {}
         # The advertised addresses; none before the start.
         self.advertised: tuple[Endpoint, ...] = ()
         # What each listener was bound to, as the settings had it.
@@ -71,8 +92,11 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.request_stop)
+        _collect_young_garbage_only()
+        # A large decision of the controller is made in a thread, which is to run before that.
+        await loop.run_in_executor(None, _start_thread)
         advertised = await self.open()
-        _tune_garbage_collector()
+        _keep_what_is_alive()
         self._announce(advertised)
         self.broker.tasks.spawn("advertised addresses", explain_unreachable(advertised))
         await self.serve_until_stopped()
@@ -89,12 +113,14 @@ class Server:
         shared = shared_with_brokers(self.settings, listeners)
         if shared is not None:
             log.warning("%s", shared)
+        self._check_security(self.settings, listeners)
         sockets = self._bind(listeners)
         try:
             names = [endpoint.listener for endpoint in listeners.bound]
             ports = [int(sock.getsockname()[1]) for sock in sockets]
             advertised = _advertised(listeners, dict(zip(names, ports, strict=True)))
-            await self.broker.prepare(listeners.inter_broker)
+            await self.broker.prepare(listeners.inter_broker, listeners.protocols[listeners.inter_broker])
+            self.environment.executors.start([_COLD_READS])
             for sock in sockets:
                 # Who hears of this broker can connect at once, and is answered a little later.
                 sock.listen(self.settings.get_int("socket.listen.backlog.size"))
@@ -116,14 +142,22 @@ class Server:
         await self._start_side_port()
         self.broker.tasks.spawn("loop lag", self.loop_lag.watch())
         self.broker.tasks.spawn("memory", self._watch_memory())
+        if self._tls_protocols:
+            self.broker.tasks.spawn("certificates", self._watch_certificates())
         return self.advertised
 
     async def _wait_until_announced(self) -> None:
         """Or until the broker is to stop."""
-        announced = self.broker.tasks.spawn("announcement", self.broker.wait_until_announced())
+        announced = self.broker.tasks.spawn("announcement", self._announced())
         stopped = self.broker.tasks.spawn("stop while starting", self._stop.wait())
         await asyncio.wait([announced, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
+
+    async def _announced(self) -> None:
+        await self.broker.wait_until_announced()
+        if self._verification_keys is not None:
+            # A client that logs in as soon as it can is not refused for want of keys.
+            await self._verification_keys.asked()
 
     def request_stop(self) -> None:
         """On the loop's thread."""
@@ -153,9 +187,9 @@ class Server:
             self.quotas.add_listener(endpoint.listener, protected=between_brokers)
         self._limit_connections(self.broker.settings.current)
         for endpoint, sock in zip(new, sockets, strict=True):
-            self._listen_on(endpoint, sock)
+            self._listen_on(endpoint, sock, listeners.protocols[endpoint.listener])
 
-    def _listen_on(self, endpoint: Endpoint, sock: socket.socket) -> None:
+    def _listen_on(self, endpoint: Endpoint, sock: socket.socket, protocol: str) -> None:
         settings = self.settings
         send_buffer = settings.get_int("socket.send.buffer.bytes")
         if not settings.is_set("socket.send.buffer.bytes"):
@@ -172,10 +206,58 @@ class Server:
             backlog=settings.get_int("socket.listen.backlog.size"),
             send_buffer=send_buffer,
             max_idle_s=settings.get_int("connections.max.idle.ms") / 1000,
+            tls=self._tls(endpoint.listener, protocol) if protocol.endswith("SSL") else None,
+            authenticate=self._sasl(endpoint.listener) if protocol.startswith("SASL_") else None,
         )
         self.listeners.append(listener)
         self._bound[endpoint.listener] = endpoint
         listener.start()
+
+    @staticmethod
+    def _check_security(settings: BrokerSettings, listeners: Listeners) -> None:
+        """Raises UserError for a listener that cannot ask of its clients what its settings say."""
+        if any(protocol != PLAINTEXT for protocol in listeners.protocols.values()):
+            from braidlog.broker.authentication.listener_security import check_listener
+
+            for endpoint in listeners.bound:
+                for warning in check_listener(settings, endpoint.listener, listeners.protocols[endpoint.listener]):
+                    log.warning("%s", warning)
+
+    def _tls(self, name: str, protocol: str) -> TlsAcceptor:
+        from braidlog.broker.authentication.listener_security import certificate_names, principal_of, tls_of_listener
+        from braidlog.net.tls_socket import TlsAcceptor
+
+        settings = self.broker.settings.current
+        self._tls_protocols[name] = protocol
+        self._certificate_names[name] = certificate_names(settings, name)
+        return TlsAcceptor(
+            name,
+            tls_of_listener(settings, name, protocol),
+            principal_of(settings, name),
+            partial(self.environment.executors.run, "TLS handshakes"),
+            settings.get_int("connection.failed.authentication.delay.ms") / 1000,
+        )
+
+    def _sasl(self, name: str) -> Callable[[Channel], None]:
+        # A broker without logins starts without these.
+        from braidlog.broker.authentication.listener_security import sasl_mechanisms
+        from braidlog.broker.authentication.sasl_authenticator import SaslListener
+
+        broker = self.broker
+        mechanisms = sasl_mechanisms(
+            broker.settings.current, name, broker.scram_users, broker.delegation_tokens, self._keys
+        )
+        listener = self.sasl_listeners[name] = SaslListener(
+            name, mechanisms, broker.dispatch, self.environment.clock, asyncio.get_running_loop()
+        )
+        return listener.begin
+
+    def _keys(self) -> VerificationKeys:
+        from braidlog.broker.authentication.verification_keys import VerificationKeys
+
+        if self._verification_keys is None:
+            self._verification_keys = VerificationKeys(self.environment.clock, self.broker.tasks)
+        return self._verification_keys
 
     # Changes at run time
 
@@ -192,6 +274,7 @@ class Server:
             coming = tuple(endpoint for endpoint in wanted.bound if endpoint.listener not in self._bound)
             if coming:
                 try:
+                    self._check_security(self.broker.settings.current, wanted._replace(bound=coming))
                     self._listen(wanted, coming, self._bind(wanted._replace(bound=coming)))
                 except UserError as problem:
                     log.error("not listening on %s: %s", ", ".join(map(str, coming)), problem)
@@ -207,6 +290,7 @@ class Server:
         """No new connections; those that wait for an answer get it first."""
         self.listeners.remove(listener)
         del self._bound[listener.name]
+        self.sasl_listeners.pop(listener.name, None)
         listener.stop_accepting()
         self.broker.tasks.spawn(f"closing {listener.name}", self._close_when_idle(listener))
 
@@ -223,8 +307,60 @@ class Server:
         if any((known.listener_base(key) or key).startswith("max.connection") for key in keys):
             self._limit_connections(settings)
             self._limit_hosts(settings)
+        if any("sasl" in key or "connections.max.reauth.ms" in key for key in keys):
+            self._change_logins(settings)
+        if any("ssl." in key for key in keys):
+            self._change_certificates(settings)
         if self.advertised and not LISTENER_KEYS.isdisjoint(keys):
             self.broker.tasks.spawn("listeners", self._reconfigure_listeners())
+
+    def _change_logins(self, settings: BrokerSettings) -> None:
+        """New users and mechanisms count for the logins that come."""
+        for name, listener in self.sasl_listeners.items():
+            from braidlog.broker.authentication.listener_security import sasl_mechanisms
+
+            try:
+                listener.mechanisms = sasl_mechanisms(
+                    settings, name, self.broker.scram_users, self.broker.delegation_tokens, self._keys
+                )
+            except UserError as problem:
+                log.error("logins on %s stay as they were: %s", name, problem)
+
+    def _change_certificates(self, settings: BrokerSettings) -> None:
+        """New keys, trust and rules count for the connections that come."""
+        for listener in self.listeners:
+            if listener.tls is None:
+                continue
+            from braidlog.broker.authentication import listener_security
+
+            name = listener.name
+            try:
+                context = listener_security.tls_of_listener(settings, name, self._tls_protocols[name])
+                names = listener_security.certificate_names(settings, name)
+                listener_security.check_certificate_change(settings, name, self._certificate_names[name], names)
+                listener.tls.principal_of = listener_security.principal_of(settings, name)
+                listener.tls.context = context
+                self._certificate_names[name] = names
+            except UserError as problem:
+                log.error("TLS stays as it was: %s", problem)
+
+    async def _watch_certificates(self) -> None:
+        """A renewed certificate counts when its file has changed, without a word from anybody."""
+        before: dict[str, float] = {}
+        while True:
+            settings = self.broker.settings.current
+            now: dict[str, float] = {}
+            for listener in self.listeners:
+                for key in ("ssl.keystore.location", "ssl.truststore.location") if listener.tls is not None else ():
+                    path = settings.get_for_listener(listener.name, key)
+                    if isinstance(path, str) and path:
+                        with suppress(OSError):
+                            now[path] = os.stat(path).st_mtime
+            if before and any(now.get(path, at) != at for path, at in before.items()):
+                log.info("certificates have changed: new connections get the new ones")
+                self._change_certificates(settings)
+            before = now
+            await asyncio.sleep(_CERTIFICATES_EVERY_S)
 
     def _limit_connections(self, settings: BrokerSettings) -> None:
         self.quotas.set_limits(settings.get_int("max.connections"), settings.get_int("max.connection.creation.rate"))
@@ -251,7 +387,7 @@ class Server:
     def _warm(self, part: FileSlice, done: object) -> None:
         """Bring a cold file range into the page cache off the loop."""
         assert callable(done)
-        self.environment.executors.run("cold reads", lambda: _read_through(part), lambda problem: done())
+        self.environment.executors.run(_COLD_READS, lambda: _read_through(part), lambda problem: done())
 
     async def _start_side_port(self) -> None:
         address = self.settings.get_str("braidlog.http.listen")
@@ -349,14 +485,26 @@ def seconds_since_process_start() -> float:
         return 0.0
 
 
-def _tune_garbage_collector() -> None:
+def _start_thread() -> None:
+    """What a thread does that shall only be there."""
+
+
+def _collect_young_garbage_only() -> None:
+    """While the broker starts: what it makes then stays, and hardly any of it is in cycles.
+
+    A look through everything would hold the interpreter for a quarter of a second where there are many logs, in a
+    session with ZooKeeper that has begun.
+    """
+    gc.set_threshold(_YOUNG_OBJECTS, 1_000, 1_000)
+
+
+def _keep_what_is_alive() -> None:
     """What is alive now stays: looking through it again and again would only make pauses.
 
     Requests leave hardly any cycles behind, so collecting less often costs no memory worth mentioning.
     """
-    gc.collect()
     gc.freeze()
-    gc.set_threshold(25_000, 20, 50)
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
 
 
 def _read_through(part: FileSlice) -> None:

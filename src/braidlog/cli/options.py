@@ -238,6 +238,14 @@ def port_number(text: str) -> int:
     return whole_number(text, 0, UINT16_MAX, "a port: a whole number from 0")
 
 
+def listen_address(text: str) -> str:
+    """HOST:PORT, of which the host may be left out."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{shortened(text)}: give HOST:PORT, such as 127.0.0.1:9092")
+    return f"{host or '127.0.0.1'}:{port_number(port)}"
+
+
 def whole_number(text: str, least: int, most: int, what: str) -> int:
     plain = text.strip()
     # The length is looked at first: Python refuses to read numbers of thousands of digits.

@@ -31,6 +31,7 @@ EXIT_USAGE: Final = 2
 # sets `run` for what it parses.
 NOUNS: Final = {
     "serve": "run a broker until it is stopped",
+    "cluster": "run several brokers on one ZooKeeper, see how a cluster is",
     "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
@@ -39,6 +40,9 @@ NOUNS: Final = {
     "delete-records": "delete the oldest records of partitions",
     "brokers": "the brokers of a cluster, and which of them answer",
     "log-dirs": "the data directories of brokers: how full they are, and with what",
+    "users": "who may log in with SCRAM, and with which password",
+    "tokens": "delegation tokens, with which programs log in in a user's name",
+    "certs": "certificates for trying TLS out",
     "transactions": "list and describe transactions, find and abort hanging ones",
     "perf": "measure how fast topics are written and read from here",
     "pipeline": "data pipelines on Spark: make, run, look after and replay them",
@@ -56,6 +60,7 @@ first steps:
   echo 'k1:hello' | braidlog produce orders --key-separator :
   braidlog consume orders --offset earliest --exit-at-end
   braidlog doctor --data ./data                     when something is wrong
+  braidlog cluster up                               three brokers and a ZooKeeper, until Ctrl-C
 
 Commands talk to the broker of --bootstrap (127.0.0.1:9092, or $BRAIDLOG_BOOTSTRAP), or of a --profile; --output json is
 for scripts.

@@ -122,6 +122,8 @@ def read_file(lines: Iterable[str], name: str) -> FileOffsets:
                 raise ValueError("an empty name")
             place = TopicPartition(topic, partition_number(partition))
             found.setdefault(group, {})[place] = offset_number(offset)
+    except UnicodeDecodeError as problem:
+        raise UserError(f"{name} is not UTF-8 text; give a CSV file as --export prints it") from problem
     except (ValueError, csv.Error, argparse.ArgumentTypeError) as problem:
         raise UserError(
             f"{name}, line {rows.line_num}: {problem}; each line is TOPIC,PARTITION,OFFSET or "

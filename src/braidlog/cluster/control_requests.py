@@ -8,7 +8,7 @@ StopReplica: a broker has the log of a partition before clients can hear of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from braidlog.cluster.image import BrokerInfo, PartitionInfo
@@ -94,6 +94,14 @@ class ControlChannel(Protocol):
 
     async def send(self, request: ControlRequest) -> ControlResponse:
         """Raises `net.outbound.errors.ClientError` when there is no response: the caller sends it again."""
+        ...
+
+    async def reach(self) -> None:
+        """Be connected, with nothing to send. Raises `net.outbound.errors.ClientError` where that fails."""
+        ...
+
+    def when_broken(self, callback: Callable[[], None]) -> None:
+        """Called each time that a connection breaks."""
         ...
 
     async def close(self) -> None: ...

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Final, TypeVar
+from itertools import groupby, islice
+from typing import Final
 
 from braidlog.cluster.control_requests import (
     ControlResponse,
@@ -69,13 +69,8 @@ _FLEXIBLE_UPDATE_METADATA: Final = 6
 _BY_TOPIC_STOP_REPLICA: Final = 1
 _STATES_STOP_REPLICA: Final = 3
 
-P = TypeVar("P", LeaderAndIsrPartition, MetadataPartition)
-
-
-def _by_topic(partitions: Iterable[P]) -> Iterator[tuple[str, bytes, list[P]]]:
-    """Neighbours of the same topic together; a topic that comes back later is named again, which is valid too."""
-    for (topic, topic_id), some in groupby(partitions, key=lambda each: (each.topic, each.topic_id)):
-        yield topic, topic_id, list(some)
+# Partitions of a topic that are encoded, and by the receiver taken apart, in one go.
+_PARTITIONS_TOGETHER: Final = 500
 
 
 def _refuse_kraft(is_kraft_controller: bool) -> None:
@@ -105,9 +100,19 @@ def leader_and_isr_message(request: LeaderAndIsr, version: int, listener: str) -
             LeaderAndIsrTopicState(
                 topic_name=topic, topic_id=topic_id, partition_states=[_leader_state(each, version) for each in some]
             )
-            for topic, topic_id, some in _by_topic(request.partitions)
+            for (topic, topic_id), some in _whole_topics(request.partitions).items()
         ]
     return message
+
+
+def _whole_topics(
+    partitions: Iterable[LeaderAndIsrPartition],
+) -> dict[tuple[str, bytes], list[LeaderAndIsrPartition]]:
+    """Kafka's brokers fail on a LeaderAndIsr that names a topic twice."""
+    topics: dict[tuple[str, bytes], list[LeaderAndIsrPartition]] = {}
+    for each in partitions:
+        topics.setdefault((each.topic, each.topic_id), []).append(each)
+    return topics
 
 
 def _leader_state(partition: LeaderAndIsrPartition, version: int) -> LeaderAndIsrPartitionState:
@@ -249,6 +254,14 @@ def encode_update_metadata(request: UpdateMetadata, version: int) -> Generator[N
     if flexible:
         w.uvarint(0)
     return EncodedUpdateMetadata(version, before, w.getvalue(), request.broker_epoch)
+
+
+def _by_topic(partitions: Iterable[MetadataPartition]) -> Iterator[tuple[str, bytes, list[MetadataPartition]]]:
+    """Neighbours of the same topic together. One that comes back later is named again, and so is a large one: here
+    that is valid, and both sides have a rest in between."""
+    for (topic, topic_id), all_of_it in groupby(partitions, key=lambda each: (each.topic, each.topic_id)):
+        while some := list(islice(all_of_it, _PARTITIONS_TOGETHER)):
+            yield topic, topic_id, some
 
 
 def _metadata_state(partition: MetadataPartition) -> UpdateMetadataPartitionState:

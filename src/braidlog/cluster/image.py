@@ -16,6 +16,7 @@ from braidlog.core.types import NO_BROKER, NO_EPOCH, BrokerId, Endpoint, LeaderE
 DEFAULT_ENTITY: Final = "<default>"
 
 _GROUPS: Final = "groups/"
+_USERS: Final = "users/"
 
 _NO_CONFIG: Final[Mapping[str, str]] = {}
 
@@ -218,21 +219,43 @@ def broker_entity(broker_id: BrokerId | None) -> str:
 
 
 def group_entity(group_id: str) -> str:
-    """A group may have any name, a path may not: what is special is percent-encoded, as Kafka does with users."""
-    from urllib.parse import quote
-
-    name = quote(group_id, safe="").replace("~", "%7E")
-    # The only names made of dots that no path may contain.
-    return _GROUPS + (name.replace(".", "%2E") if name in (".", "..") else name)
+    return _GROUPS + sanitized(group_id)
 
 
 def group_of(entity: str) -> str | None:
     """The group whose overrides the entity path names; None where it is not a group's."""
-    if not entity.startswith(_GROUPS):
+    return _named(entity, _GROUPS)
+
+
+def user_entity(user: str) -> str:
+    return _USERS + sanitized(user)
+
+
+def user_of(entity: str) -> str | None:
+    """The user whose overrides the entity path names; None where it is not a user's, nor for all of them."""
+    if entity.removeprefix(_USERS) == DEFAULT_ENTITY:
         return None
+    return _named(entity, _USERS)
+
+
+def sanitized(name: str) -> str:
+    """A group or user may have any name, a path may not: what is special is percent-encoded, as in Kafka."""
+    from urllib.parse import quote
+
+    quoted = quote(name, safe="").replace("~", "%7E")
+    # The only names made of dots that no path may contain.
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def desanitized(name: str) -> str:
     from urllib.parse import unquote
 
-    return unquote(entity.removeprefix(_GROUPS))
+    return unquote(name)
+
+
+def _named(entity: str, kind: str) -> str | None:
+    name = entity.removeprefix(kind)
+    return None if name == entity or "/" in name else desanitized(name)
 
 
 def no_leader(replicas: tuple[BrokerId, ...]) -> PartitionInfo:

@@ -1,10 +1,15 @@
-"""Reads the whole cluster image from the store: at start, and when another broker takes the controller over."""
+"""Reads the whole cluster image from the store: at start, and when another broker takes the controller over.
+
+Nodes are read and parsed some at a time, and others run in between. What is read is no snapshot in any case: whoever
+wants to hear of what changes meanwhile sets watches first.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.image import BrokerInfo, ClusterImage, PartitionInfo, TopicImage, no_leader
@@ -12,12 +17,25 @@ from braidlog.cluster.layered_map import LayeredMap
 from braidlog.cluster.records import TopicRecord
 from braidlog.cluster.store import CoordinationStore, Node, NoNodeError, Watch
 from braidlog.config.topic_names import has_collision_characters
-from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch
+from braidlog.core.time_slice import TimeSlice
+from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
+
+K = TypeVar("K")
 
 # What a topic without overrides has in its node: most of them.
 _NO_OVERRIDES: Final = records.encode_config({})
+# Nodes that are asked for together: enough to keep the store busy, few enough to be asked for within a slice or two.
+_NODES_AT_A_TIME: Final = 2_000
 # State as written, its version, replicas, adding, removing.
 _PartitionKey: TypeAlias = tuple[bytes, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+class _FoundTopic(NamedTuple):
+    name: str
+    record: TopicRecord
+    version: int
+    # Filled one after the other.
+    partitions: list[PartitionInfo]
 
 
 class Loaded(NamedTuple):
@@ -79,37 +97,64 @@ async def load_brokers(
 async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[TopicImage]:
     # Ten thousand partitions have a handful of different states: each is parsed and kept once.
     parsed: dict[_PartitionKey, PartitionInfo] = {}
-    found: list[tuple[str, TopicRecord, int]] = []
-    for name, node in zip(names, await store.get_many([paths.topic(name) for name in names]), strict=True):
+    found: list[_FoundTopic] = []
+    async for name, node in _nodes(store, names, paths.topic):
         if node is not None:
-            found.append((name, records.decode_topic(paths.topic(name), node.data), node.stat.version))
-    state_paths = [
-        paths.partition_state(name, index) for name, record, _ in found for index in range(len(record.partitions))
-    ]
-    states = iter(zip(state_paths, await store.get_many(state_paths), strict=True))
+            record = records.decode_topic(paths.topic(name), node.data)
+            found.append(_FoundTopic(name, record, node.stat.version, []))
+    every = ((topic, index) for topic in found for index in range(len(topic.record.partitions)))
+    async for (topic, index), node in _nodes(store, every, lambda at: paths.partition_state(at[0].name, at[1])):
+        topic.partitions.append(_partition(topic, index, node, parsed))
     return [
-        TopicImage(
-            name=name,
-            topic_id=record.topic_id,
-            partitions=tuple(
-                _partition(record, index, *next(states), parsed) for index in range(len(record.partitions))
-            ),
-            version=version,
-        )
-        for name, record, version in found
+        TopicImage(topic.name, topic.record.topic_id, tuple(topic.partitions), version=topic.version) for topic in found
     ]
+
+
+class InSyncReplica(NamedTuple):
+    partition: TopicPartition
+    topic_id: bytes
+    isr: tuple[BrokerId, ...]
+
+
+async def load_in_sync(store: CoordinationStore, broker: BrokerId) -> list[InSyncReplica]:
+    """The replicas of this broker that are in sync, of partitions that have others.
+
+    Not of topics that are being deleted: their states stay as they were until all replicas are gone.
+    """
+    await store.sync()
+    deleting = frozenset(await _children(store, paths.DELETE_TOPICS))
+    names = [name for name in await _children(store, paths.TOPICS) if name not in deleting]
+    return [
+        InSyncReplica(TopicPartition(topic.name, index), topic.topic_id, info.isr)
+        for topic in await load_topics(store, names)
+        for index, info in enumerate(topic.partitions)
+        if broker in info.isr and len(info.replicas) > 1 and info.partition_epoch >= 0
+    ]
+
+
+async def _nodes(
+    store: CoordinationStore, keys: Iterable[K], path_of: Callable[[K], str]
+) -> AsyncIterator[tuple[K, Node | None]]:
+    """Each key with its node, in their order."""
+    time_slice = TimeSlice()
+    left = iter(keys)
+    while some := list(islice(left, _NODES_AT_A_TIME)):
+        for key, node in zip(some, await store.get_many([path_of(key) for key in some]), strict=True):
+            yield key, node
+            await time_slice.yield_if_over()
 
 
 def _partition(
-    record: TopicRecord, index: int, path: str, node: Node | None, parsed: dict[_PartitionKey, PartitionInfo]
+    topic: _FoundTopic, index: int, node: Node | None, parsed: dict[_PartitionKey, PartitionInfo]
 ) -> PartitionInfo:
+    record = topic.record
     replicas, adding, removing = record.partitions[index], record.adding.get(index, ()), record.removing.get(index, ())
     if node is None:
         return no_leader(_broker_ids(replicas))._replace(adding=_broker_ids(adding), removing=_broker_ids(removing))
     key = (node.data, node.stat.version, replicas, adding, removing)
     found = parsed.get(key)
     if found is None:
-        state = records.decode_partition_state(path, node.data)
+        state = records.decode_partition_state(paths.partition_state(topic.name, index), node.data)
         found = parsed[key] = PartitionInfo(
             leader=BrokerId(state.leader),
             leader_epoch=LeaderEpoch(state.leader_epoch),
@@ -129,19 +174,27 @@ def _broker_ids(ids: Sequence[int]) -> tuple[BrokerId, ...]:
 
 
 async def load_configs(store: CoordinationStore, deleting: frozenset[str]) -> dict[str, Mapping[str, str]]:
-    """Overrides of topics, brokers and groups by entity path; those of users, clients and ips belong to the quotas."""
-    entities = [f"topics/{name}" for name in await _children(store, f"{paths.CONFIG}/topics") if name not in deleting]
-    for kind in ("brokers", "groups"):
+    """All overrides by entity path: of topics, brokers, groups, users, clients and ips."""
+    entities: list[str] = []
+    for kind in paths.CONFIG_KINDS:
         entities += [f"{kind}/{name}" for name in await _children(store, f"{paths.CONFIG}/{kind}")]
+    entities = [entity for entity in entities if entity.removeprefix("topics/") not in deleting]
+    entities += await _clients_of_users(store, [entity for entity in entities if entity.startswith("users/")])
     configs: dict[str, Mapping[str, str]] = {}
-    nodes = await store.get_many([paths.config(entity) for entity in entities])
-    for entity, node in zip(entities, nodes, strict=True):
+    async for entity, node in _nodes(store, entities, paths.config):
         if node is None or node.data == _NO_OVERRIDES:
             continue
         overrides = records.decode_config(paths.config(entity), node.data)
         if overrides:
             configs[entity] = overrides
     return configs
+
+
+async def _clients_of_users(store: CoordinationStore, users: Sequence[str]) -> list[str]:
+    """`users/NAME/clients/NAME`: what one user's client has, which goes before what either has by itself."""
+    parents = [f"{user}/clients" for user in users]
+    found = await asyncio.gather(*(_children(store, paths.config(parent)) for parent in parents))
+    return [f"{parent}/{name}" for parent, names in zip(parents, found, strict=True) for name in names]
 
 
 async def _children(store: CoordinationStore, path: str) -> list[str]:

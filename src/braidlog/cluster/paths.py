@@ -30,6 +30,11 @@ ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT: Final = "/log_dir_event_notification/log_dir_event_"
 
+# Made by the first broker that has a secret for tokens.
+DELEGATION_TOKENS: Final = "/delegation_token/tokens"
+TOKEN_CHANGES: Final = "/delegation_token/token_changes"
+TOKEN_CHANGE: Final = "/delegation_token/token_changes/token_change_"
+
 # Kafka keeps settings of groups in KRaft alone; here they lie where its other ones do.
 CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
 
@@ -76,6 +81,10 @@ def config(entity: str) -> str:
 
 def deleted_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def delegation_token(token_id: str) -> str:
+    return f"{DELEGATION_TOKENS}/{token_id}"
 
 
 def consumer_offsets(group_id: str) -> str:

@@ -72,6 +72,11 @@ class BrokerSettings:
         own = f"{known.LISTENER_PREFIX}{listener.lower()}.{key}"
         return self._values[own] if own in self._values else self.get(key)
 
+    def get_for_mechanism(self, listener: str, mechanism: str, key: str) -> Value:
+        """As `get_for_listener`, with `listener.name.<listener>.<mechanism>.<key>` before it."""
+        own = known.mechanism_key(listener, mechanism, key)
+        return self._values[own] if own in self._values else self.get_for_listener(listener, key)
+
     def get_int(self, key: str) -> int:
         value = self.get(key)
         if not isinstance(value, int):

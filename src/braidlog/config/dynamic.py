@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from braidlog.config import group, known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
-from braidlog.config.listeners import LISTENER_KEYS, PER_LISTENER, parse_listeners, unserved_listeners
+from braidlog.config.listeners import LISTENER_KEYS, PER_LISTENER, parse_listeners
 from braidlog.config.rules import Value
 from braidlog.config.setting import LIST, PER_BROKER, READ_ONLY, Setting, parse_list
 from braidlog.config.topic import SYNONYMS, broker_default
@@ -66,8 +66,6 @@ def validate_dynamic(changes: Mapping[str, str], settings: BrokerSettings, *, pe
     candidate = BrokerSettings(settings.static, dynamic_default=layers[0], dynamic_broker=layers[1])
     check_broker(candidate)
     if not LISTENER_KEYS.isdisjoint(changes):
-        for problem, advice in unserved_listeners(candidate):
-            raise InvalidConfigError(f"{problem}; {advice}")
         parse_listeners(candidate)
 
 

@@ -24,7 +24,11 @@ LISTENER_PREFIX: Final = "listener.name."
 _PER_MECHANISM: Final = (
     "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class",
     "sasl.server.callback.handler.class", "connections.max.reauth.ms",
+    "sasl.kerberos.service.name", "sasl.kerberos.principal.to.local.rules",
 )  # fmt: skip
+
+# As are all of OAUTHBEARER: `listener.name.internal.oauthbearer.sasl.oauthbearer.jwks.endpoint.url`.
+_OAUTHBEARER: Final = "oauthbearer.sasl.oauthbearer."
 
 # `authorizer.zookeeper.ssl.client.enable` is zookeeper.ssl.client.enable for the ZooKeeper that holds the ACLs.
 AUTHORIZER_PREFIX: Final = "authorizer.zookeeper."
@@ -60,7 +64,14 @@ def listener_base(key: str) -> str | None:
     if not key.startswith(LISTENER_PREFIX):
         return None
     base = key[len(LISTENER_PREFIX) :].partition(".")[2]
+    if base.startswith(_OAUTHBEARER):
+        return base.removeprefix("oauthbearer.")
     return next((name for name in _PER_MECHANISM if base.endswith(name)), base)
+
+
+def mechanism_key(listener: str, mechanism: str, key: str) -> str:
+    """Where a setting of one SASL mechanism on one listener is written."""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{key}"
 
 
 def broker_setting_for(key: str) -> Setting | None:

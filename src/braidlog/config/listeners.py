@@ -15,14 +15,25 @@ from braidlog.core.protocol_errors import InvalidConfigError
 from braidlog.core.types import Endpoint
 
 PLAINTEXT: Final = "PLAINTEXT"
-_MISSING: Final = {"SSL": "TLS", "SASL_PLAINTEXT": "SASL", "SASL_SSL": "TLS and SASL"}
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 # What a listener may have of its own with the prefix `listener.name.<listener>.` (KIP-103, KIP-402, KIP-612).
-PER_LISTENER: Final = frozenset(("max.connections", "max.connection.creation.rate"))
+PER_LISTENER: Final = frozenset((
+    "max.connections", "max.connection.creation.rate", "sasl.enabled.mechanisms", "sasl.jaas.config",
+    "sasl.server.max.receive.size", "connections.max.reauth.ms", "ssl.client.auth", "ssl.principal.mapping.rules",
+    "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
+    "ssl.truststore.certificates", "sasl.mechanism.inter.broker.protocol", "sasl.server.callback.handler.class",
+    "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.token.endpoint.url",
+    "sasl.kerberos.service.name", "sasl.kerberos.principal.to.local.rules",
+))  # fmt: skip
 # What decides where a broker listens, and may change while it runs (KIP-226).
 LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 _ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
-_EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
+EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
 
 
 class Listeners(NamedTuple):
@@ -60,24 +71,6 @@ def shared_with_brokers(settings: BrokerSettings, listeners: Listeners) -> str |
         f"clients and brokers share the listener {listeners.inter_broker}: whoever reaches it can send what "
         "brokers send each other, and so delete logs; add a second listener and name it in inter.broker.listener.name"
     )
-
-
-def unserved_listeners(settings: BrokerSettings) -> list[tuple[str, str]]:
-    """What is wrong, and what to do, for each listener that no client could use, since TLS and SASL are missing.
-
-    Asked before anything else is said of the listeners: it is the reason why they will not open.
-    """
-    protocols, controllers = _names(settings)
-    unserved = []
-    for endpoint in parse_endpoints("listeners", settings.get_str("listeners"), protocols):
-        name, protocol = endpoint.listener, protocols[endpoint.listener]
-        if protocol == PLAINTEXT or name in controllers:
-            continue
-        spoken = f"speaks {protocol}" if name == protocol else f"speaks {protocol} by listener.security.protocol.map"
-        problem = f"the listener {endpoint} {spoken}, and braidlog has no {_MISSING[protocol]} yet"
-        advice = "use a PLAINTEXT listener where the network itself is trusted, or put a TLS proxy before it"
-        unserved.append((problem, advice))
-    return unserved
 
 
 def _names(settings: BrokerSettings) -> tuple[dict[str, str], set[str]]:
@@ -193,7 +186,7 @@ def _advertised(
                 )
         endpoints = tuple(sorted(endpoints, key=lambda endpoint: names.index(endpoint.listener)))
     for endpoint in endpoints:
-        if endpoint.host in _EVERY_INTERFACE:
+        if endpoint.host in EVERY_INTERFACE:
             raise InvalidConfigError(
                 f"advertised.listeners: clients cannot connect to {endpoint.host}; set advertised.listeners to "
                 f"{endpoint.listener}://<a name or address that clients reach>:{endpoint.port}"

@@ -106,7 +106,8 @@ class Setting:
     def parse(self, text: str | None) -> Value:
         """The typed value of what was written; raises InvalidConfigError that says what is allowed."""
         value = None if text is None else self._convert(text)
-        if self.rule is not None:
+        # Whatever need not be set may be left unset.
+        if self.rule is not None and not (value is None and self.default is None):
             problem = self.rule.problem(value)
             if problem is not None:
                 raise self._refusal(text, problem)

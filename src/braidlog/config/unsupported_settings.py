@@ -1,11 +1,9 @@
 """Settings that protect something in Kafka and nothing here: a broker does not start with one of them.
 
-    protecting    says who may do what, what is asked of clients, how much they may do, or to which cluster the broker
-                  belongs; without effect it would leave the broker open, or alone, unnoticed
-    allowed       named in `braidlog.allow.settings.without.effect`: the broker starts and warns
-    all others    without effect are listed in one line at start
-
-The parameters of TLS and SASL (keys, ciphers, mechanisms) protect nothing by themselves: their listener is refused.
+protecting    says who may do what, what is asked of clients, how much they may do, or to which cluster the broker
+              belongs; without effect it would leave the broker open, or alone, unnoticed
+allowed       named in `braidlog.allow.settings.without.effect`: the broker starts and warns
+all others    without effect are listed in one line at start
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from typing import Final, NamedTuple
 
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.listeners import unserved_listeners
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import InvalidConfigError
 
@@ -42,17 +39,8 @@ class UnsupportedSettingsError(UserError):
 
 
 def find_unsupported(settings: BrokerSettings, places: Mapping[str, str]) -> list[UnsupportedSetting]:
-    """What keeps a broker from starting; raises InvalidConfigError for listeners that make no sense at all.
-
-    `places` says where each setting was written.
-    """
-    found = [_refusal(key, places.get(key, key)) for key in _refused(settings, settings.static)]
-    place = places.get("listeners", "listeners")
-    found += (
-        UnsupportedSetting("listeners", f"{place}: {problem}", advice)
-        for problem, advice in unserved_listeners(settings)
-    )
-    return found
+    """What keeps a broker from starting; `places` says where each setting was written."""
+    return [_refusal(key, places.get(key, key)) for key in _refused(settings, settings.static)]
 
 
 def check_changes(changes: Mapping[str, str], settings: BrokerSettings) -> None:

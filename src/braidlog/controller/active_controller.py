@@ -15,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     ConnectToBroker,
     ControlRequest,
@@ -27,10 +26,9 @@ from braidlog.cluster.control_requests import (
     LeaderAndIsr,
     StopReplica,
 )
-from braidlog.cluster.image import BrokerInfo, ClusterImage, TopicImage, no_leader
+from braidlog.cluster.image import BrokerInfo, ClusterImage, TopicImage
 from braidlog.cluster.store import (
     CoordinationStore,
-    NoNodeError,
     SessionExpiredError,
     StoreConnectionError,
     StoreError,
@@ -38,12 +36,14 @@ from braidlog.cluster.store import (
 )
 from braidlog.config.broker import BrokerSettings
 from braidlog.controller import brokers, deletion
-from braidlog.controller.broker_requests import requests_of
+from braidlog.controller.broker_requests import parts, requests_of
 from braidlog.controller.deletion import DeletionInProgress
+from braidlog.controller.events import Decision, StoreEvent
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerState
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.queues import BrokerQueues
+from braidlog.controller.topic_deletions import TopicDeletions
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import (
     KafkaStorageError,
@@ -54,6 +54,7 @@ from braidlog.core.protocol_errors import (
     UnknownServerError,
 )
 from braidlog.core.tasks import Tasks
+from braidlog.core.time_slice import TimeSlice
 from braidlog.core.types import BrokerId, TopicPartition
 
 T = TypeVar("T")
@@ -63,67 +64,15 @@ _STEPS_IN_A_BATCH: Final = 1_500
 _DECIDING_S: Final = 0.005
 # How many partitions are looked at in one go where all of them are.
 _PARTITIONS_IN_A_SLICE: Final = 500
+# A decision about more partitions, which a single topic may have, would hold up everyone.
+_PARTITIONS_DECIDED_HERE: Final = 2_000
 # How often something is decided anew because the store was newer than what was known.
 _ATTEMPTS: Final = 5
 # How long to wait before a change is tried again that the store had no room for.
 _FIRST_RETRY_S: Final = 1.0
 _LONGEST_RETRY_S: Final = 30.0
-# How long the creation of a topic waits for the deletion of one with its name.
-_PATIENCE_S: Final = 5.0
 
 _log = logging.getLogger("braidlog.controller")
-
-
-class Decision:
-    """A request or a response: decided on what is known, without reading the store."""
-
-    __slots__ = ("answer", "decide", "patient", "state")
-
-    def __init__(
-        self,
-        decide: Callable[[ControllerContext], tuple[Plan, Any]],
-        state: ControllerState,
-        answer: asyncio.Future[Any] | None,
-    ) -> None:
-        self.decide = decide
-        self.state = state
-        self.answer = answer
-        self.patient = True
-
-    @property
-    def done(self) -> bool:
-        return self.answer is not None and self.answer.done()
-
-    def succeed(self, result: object) -> None:
-        if self.answer is not None and not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, error: BaseException) -> None:
-        if self.answer is not None and not self.answer.done():
-            self.answer.set_exception(error)
-
-
-class StoreEvent:
-    """Something in the store changed: read it, then decide. Queued once, however often it is heard of."""
-
-    __slots__ = ("answers", "attempts", "name", "read", "state")
-
-    def __init__(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> None:
-        self.name = name
-        self.read = read
-        self.state = state
-        self.attempts = 0
-        self.answers: list[asyncio.Future[None]] = []
-
-    def finish(self) -> None:
-        for answer in self.answers:
-            if not answer.done():
-                answer.set_result(None)
-
-    def fail(self, error: BaseException) -> None:
-        for answer in self.answers:
-            if not answer.done():
-                answer.set_exception(error)
 
 
 class _Decided(NamedTuple):
@@ -158,9 +107,7 @@ class ActiveController:
         self._queues = BrokerQueues(connect, store.lease, self)
         self._queue: deque[Decision | StoreEvent] = deque()
         self._events: dict[str, StoreEvent] = {}
-        # Creations that wait for a deletion to finish.
-        self._parked: list[Decision] = []
-        self._deletion_waiters: list[tuple[frozenset[str], asyncio.Future[None]]] = []
+        self.deletions = TopicDeletions(self, broker_id)
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -178,11 +125,15 @@ class ActiveController:
     # -- from requests, watches and broker queues --
 
     async def ask(
-        self, decide: Callable[[ControllerContext], tuple[Plan, T]], state: ControllerState = ControllerState.IDLE
+        self,
+        decide: Callable[[ControllerContext], tuple[Plan, T]],
+        state: ControllerState = ControllerState.IDLE,
+        partitions: int = 0,
     ) -> T:
+        """`partitions` is about how many are to be decided."""
         self._check_in_office()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._put(Decision(decide, state, answer))
+        self.put(Decision(decide, state, answer, partitions))
         return cast(T, await answer)
 
     def heard(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> StoreEvent:
@@ -192,7 +143,7 @@ class ActiveController:
             event = StoreEvent(name, read, state)
             if not self.dropped:
                 self._events[name] = event
-                self._put(event)
+                self.put(event)
         return event
 
     async def read_now(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> None:
@@ -202,20 +153,6 @@ class ActiveController:
         self.heard(name, read, state).answers.append(answer)
         await answer
 
-    async def deletions_settled(self, names: frozenset[str]) -> None:
-        """Until these topics are gone, or only other brokers, or a broker's return, can make them go."""
-        if self.dropped or all(self._settled(name) for name in names):
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._deletion_waiters.append((names, waiter))
-        await waiter
-
-    def _settled(self, name: str) -> bool:
-        going = self._context.deletions.get(name)
-        if going is None or going.suspended or going.unremoved:
-            return True
-        return any(broker != self._broker_id for _, broker in going.replicas)
-
     def answered(self, broker: BrokerInfo, request: ControlRequest, response: ControlResponse) -> None:
         if response.error:
             _log.warning("broker %d answered a control request with error %d", broker.id, response.error)
@@ -223,29 +160,43 @@ class ActiveController:
         if isinstance(request, LeaderAndIsr):
             known = self._context.offline_dirs.get(broker.id)
             if known or any(code == KafkaStorageError.code for code in answers.values()):
-                self.follow_up(
-                    partial(brokers.leader_and_isr_answered, broker=broker.id, answers=answers),
-                    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
-                )
+                decide = partial(brokers.leader_and_isr_answered, broker=broker.id, answers=answers)
+                self.follow_up(_unless_bounced(broker, decide), ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED)
         elif isinstance(request, StopReplica) and request.partitions and request.partitions[0].delete:
             codes = {
                 where: answers.get(where, response.error)
                 for where in (TopicPartition(each.topic, each.partition) for each in request.partitions)
             }
-            self.follow_up(partial(deletion.answered, broker=broker.id, answers=codes), ControllerState.TOPIC_DELETION)
+            self.follow_up(
+                _unless_bounced(broker, partial(deletion.answered, broker=broker.id, answers=codes)),
+                ControllerState.TOPIC_DELETION,
+            )
 
     def fenced(self) -> None:
         self._lose(StaleControllerEpochError("a broker knows a newer controller"))
 
+    def refused(self, broker: BrokerInfo) -> None:
+        self.heard(f"broker {broker.id} refuses", partial(self._hand_over, broker), ControllerState.BROKER_CHANGE)
+
+    async def _hand_over(self, broker: BrokerInfo) -> None:
+        """An election among in-sync replicas is safe whatever has become of the leader: it has a new epoch."""
+        _log.warning("broker %d refuses connections before its session ends: others lead for it now", broker.id)
+        await self.in_slices(lambda context, names: brokers.handed_over(context, broker, names))
+
     def follow_up(self, decide: Callable[[ControllerContext], Plan], state: ControllerState) -> None:
         """Decide something that no request waits for."""
         if not self.dropped:
-            self._put(Decision(lambda context: (decide(context), None), state, None))
+            self.put(Decision(lambda context: (decide(context), None), state, None))
 
-    def _put(self, item: Decision | StoreEvent) -> None:
+    def put(self, item: Decision | StoreEvent) -> None:
         self._queue.append(item)
         self._idle.clear()
         self._wake.set()
+
+    def put_first(self, decisions: Sequence[Decision]) -> None:
+        self._queue.extendleft(reversed(decisions))
+        if decisions:
+            self._wake.set()
 
     def _check_in_office(self) -> None:
         if self.dropped or self._stopping:
@@ -286,8 +237,7 @@ class ActiveController:
             await asyncio.sleep(0)
 
     async def _handle_some(self) -> None:
-        if any(going.unremoved for going in self._context.deletions.values()):
-            await self.remove_deleted()
+        await self.deletions.retry_removal()
         first = self._queue[0]
         self.state = first.state
         if isinstance(first, StoreEvent):
@@ -307,7 +257,7 @@ class ActiveController:
             # The embedded store has no room: nothing has changed, and it is not lost.
             event.fail(as_protocol_error(problem))
             event.answers.clear()
-            self._again_later(event)
+            self.again_later(event)
         except BaseException as problem:
             event.fail(as_protocol_error(problem))
             raise
@@ -317,14 +267,14 @@ class ActiveController:
     async def _handle_decisions(self, decisions: list[Decision]) -> None:
         try:
             for decision, plan, result in await self._decide_and_commit(decisions):
-                self._apply(plan)
+                await self.apply(plan)
                 self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
         except (StoreError, StoreFailedError) as problem:
             # Refused, or no room: nothing has changed.
             for decision in decisions:
                 decision.fail(as_protocol_error(problem))
                 if decision.answer is None:
-                    self._again_later(decision)
+                    self.again_later(decision)
         except BaseException as problem:
             # Also when the worker is cancelled: every request is answered.
             for decision in decisions:
@@ -334,7 +284,9 @@ class ActiveController:
     async def _decide_and_commit(self, decisions: list[Decision]) -> list[_Decided]:
         """Decide again on what the store says if it turns out to be newer than what is known."""
         for attempt in range(1, _ATTEMPTS + 1):
-            decided, rest = self._decide([each for each in decisions if not each.done and each not in self._parked])
+            decided, rest = await self._decide(
+                [each for each in decisions if not each.done and not self.deletions.is_parked(each)]
+            )
             try:
                 await self._commit([plan for _, plan, _ in decided])
             except StoreError as refusal:
@@ -342,11 +294,11 @@ class ActiveController:
                     raise
                 await self.refresh(refusal)
                 continue
-            self._queue.extendleft(reversed(rest))
+            self.put_first(rest)
             return decided
         raise AssertionError("the last attempt returns or raises")
 
-    def _decide(self, decisions: list[Decision]) -> tuple[list[_Decided], list[Decision]]:
+    async def _decide(self, decisions: list[Decision]) -> tuple[list[_Decided], list[Decision]]:
         """Plans for the first decisions, and those that have to wait for the next transaction."""
         context = self.context
         decided: list[_Decided] = []
@@ -354,9 +306,10 @@ class ActiveController:
         until = self._clock.monotonic() + _DECIDING_S
         for place, decision in enumerate(decisions):
             try:
-                plan, result = decision.decide(context._replace(patient=decision.patient))
+                decide = partial(decision.decide, context._replace(patient=decision.patient))
+                plan, result = await take_decision(decide, decision.partitions)
             except DeletionInProgress:
-                self._park(decision)
+                self.deletions.park(decision)
                 continue
             except ProtocolError as error:
                 decision.fail(error)
@@ -374,28 +327,12 @@ class ActiveController:
                 return decided, decisions[place + 1 :]
         return decided, []
 
-    def _park(self, decision: Decision) -> None:
-        self._parked.append(decision)
-        asyncio.get_running_loop().call_later(_PATIENCE_S, self._out_of_patience, decision)
-
-    def _out_of_patience(self, decision: Decision) -> None:
-        if decision in self._parked and not self.dropped:
-            self._parked.remove(decision)
-            decision.patient = False
-            self._put(decision)
-
-    def _unpark(self) -> None:
-        parked, self._parked = self._parked, []
-        self._queue.extendleft(reversed(parked))
-        if parked:
-            self._wake.set()
-
     # -- committing and telling --
 
-    async def decide_and_do(self, decide: Callable[[ControllerContext], Plan]) -> Plan:
+    async def decide_and_do(self, decide: Callable[[ControllerContext], Plan], partitions: int = 0) -> Plan:
         """For the worker and a takeover: one decision, at once. It is made again where the store was newer."""
         for attempt in range(1, _ATTEMPTS + 1):
-            plan = decide(self.context)
+            plan = await take_decision(partial(decide, self.context), partitions)
             try:
                 await self._commit([plan])
             except StoreError as refusal:
@@ -403,20 +340,31 @@ class ActiveController:
                     raise
                 await self.refresh(refusal)
                 continue
-            self._apply(plan)
+            await self.apply(plan)
             return plan
         raise AssertionError("the last attempt returns or raises")
 
-    async def in_slices(self, decide: Callable[[ControllerContext, Sequence[str]], Plan]) -> None:
-        """Decide for every topic, some at a time; the rest of the process runs in between."""
-        for names in slices(self._context.image):
-            await self.decide_and_do(lambda context, names=names: decide(context, names))  # type: ignore[misc]
+    async def in_slices(
+        self,
+        decide: Callable[[ControllerContext, Sequence[str]], Plan],
+        topics: Iterable[TopicImage] | None = None,
+    ) -> None:
+        """Decide for these topics, or for every one, some at a time; the rest of the process runs in between."""
+        for some in slices(self._context.image.topics.values() if topics is None else topics):
+            names = [topic.name for topic in some]
+            await self.decide_and_do(
+                lambda context, names=names: decide(context, names),  # type: ignore[misc]
+                partitions_of(some),
+            )
             await asyncio.sleep(0)
 
     async def _commit(self, plans: Sequence[Plan]) -> None:
         steps = [step for plan in plans for step in plan.steps]
         if steps:
+            # Deciding has taken a while, and so does this.
+            await asyncio.sleep(0)
             await self._fenced_store.commit(steps)
+            self._retry_s = _FIRST_RETRY_S
         elif self.dropped:
             raise NotControllerError("this broker is not the controller any more")
 
@@ -424,14 +372,21 @@ class ActiveController:
         """Only the steps, and at once: for nodes that are none of the image's."""
         await self._commit([plan])
 
-    def _apply(self, plan: Plan) -> None:
+    async def apply(self, plan: Plan) -> None:
+        """The change counts at once; of many partitions brokers are told some at a time. Only one plan is applied at
+        a time, so what follows from the next one is told after this."""
         context = self._context = self._context.after(plan)
         if plan.delta.brokers is not None:
             self._queues.follow(context.image.brokers)
+        time_slice = TimeSlice()
         for batch in plan.requests:
-            self._queues.send(requests_of(context, self._broker_id, batch))
+            for part in parts(batch):
+                self._queues.send(requests_of(context, self._broker_id, part))
+                await time_slice.yield_if_over()
+                if self.dropped:
+                    raise NotControllerError("this broker is not the controller any more")
         if plan.deletions:
-            self._deletions_changed()
+            self.deletions.changed()
         if plan.delta.topics_changed and not all(going.begun for going in context.deletions.values()):
             # A deletion waits for a reassignment, which may have ended.
             self.follow_up(deletion.resume, ControllerState.TOPIC_DELETION)
@@ -449,57 +404,7 @@ class ActiveController:
     # Set by the reader of store events.
     read_again: Callable[[str], Awaitable[None]]
 
-    # -- deletions --
-
-    def _deletions_changed(self) -> None:
-        if any(going.finished and not going.unremoved for going in self._context.deletions.values()):
-            self.heard("finished deletions", self.remove_deleted, ControllerState.TOPIC_DELETION)
-        waiting = self._deletion_waiters
-        self._deletion_waiters = []
-        for names, waiter in waiting:
-            if waiter.done():
-                continue
-            if all(self._settled(name) for name in names):
-                waiter.set_result(None)
-            else:
-                self._deletion_waiters.append((names, waiter))
-        if self._parked and not any(
-            not going.suspended and not going.unremoved for going in self._context.deletions.values()
-        ):
-            self._unpark()
-
-    async def remove_deleted(self) -> None:
-        """The nodes of topics whose replicas are all gone; where the store has no room, tried again and again.
-
-        Until it works these topics cannot be created again.
-        """
-        going = {name: each for name, each in self._context.deletions.items() if each.finished}
-        if not going:
-            return
-        try:
-            for steps in deletion.forget_topics([await self._with_all_nodes(each.topic) for each in going.values()]):
-                await self._fenced_store.commit(steps)
-        except StoreFailedError as problem:
-            if not all(each.unremoved for each in going.values()):
-                _log.warning("deleted topics stay in the store for now, the removal is tried again: %s", problem)
-            self._apply(Plan(deletions={name: each._replace(unremoved=True) for name, each in going.items()}))
-            self._unpark()
-            self._again_later(StoreEvent("finished deletions", self.remove_deleted, ControllerState.TOPIC_DELETION))
-            return
-        self._retry_s = _FIRST_RETRY_S
-        self._apply(Plan(deletions=dict.fromkeys(going)))
-        self._unpark()
-
-    async def _with_all_nodes(self, topic: TopicImage) -> TopicImage:
-        """Partitions that a tool added after the deletion began have nodes, too."""
-        try:
-            nodes = await self.store.children(paths.partitions(topic.name))
-        except NoNodeError:
-            return topic
-        missing = max((int(name) + 1 for name in nodes if name.isdecimal()), default=0) - len(topic.partitions)
-        return topic._replace(partitions=topic.partitions + (no_leader(()),) * missing)
-
-    def _again_later(self, item: Decision | StoreEvent) -> None:
+    def again_later(self, item: Decision | StoreEvent) -> None:
         """The store had no room for it."""
         if isinstance(item, StoreEvent):
             if item.name in self._retrying:
@@ -513,7 +418,7 @@ class ActiveController:
             self._retrying.discard(item.name)
             self.heard(item.name, item.read, item.state)
         elif not self.dropped:
-            self._put(item)
+            self.put(item)
 
     # -- leaving office --
 
@@ -530,15 +435,11 @@ class ActiveController:
         self._fenced_store.revoke()
         self._queues.drop()
         error = NotControllerError("this broker is not the controller any more")
-        for item in [*self._queue, *self._parked]:
+        for item in self._queue:
             item.fail(error)
         self._queue.clear()
-        self._parked.clear()
         self._events.clear()
-        for _, waiter in self._deletion_waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._deletion_waiters.clear()
+        self.deletions.drop(error)
         self._idle.set()
         self._wake.set()
 
@@ -559,17 +460,41 @@ class ActiveController:
         await self.tasks.close()
 
 
-def slices(image: ClusterImage) -> Iterator[list[str]]:
+def _unless_bounced(
+    broker: BrokerInfo, decide: Callable[[ControllerContext], Plan]
+) -> Callable[[ControllerContext], Plan]:
+    """An answer that waited while its broker came back: what it says is asked anew, and must not be taken for that."""
+
+    def decide_if_same(context: ControllerContext) -> Plan:
+        known = context.image.brokers.get(broker.id)
+        return decide(context) if known is not None and known.epoch == broker.epoch else Plan()
+
+    return decide_if_same
+
+
+async def take_decision(decide: Callable[[], T], partitions: int) -> T:
+    """Deciding is pure, and only one decision is made at a time: a large one is made in a thread, and what it looked
+    at still holds when it is done."""
+    if partitions <= _PARTITIONS_DECIDED_HERE:
+        return decide()
+    return await asyncio.get_running_loop().run_in_executor(None, decide)
+
+
+def partitions_of(topics: Iterable[TopicImage]) -> int:
+    return sum(len(topic.partitions) for topic in topics)
+
+
+def slices(topics: Iterable[TopicImage]) -> Iterator[list[TopicImage]]:
     """The topics, some at a time: at least one slice, though it may be empty."""
-    names: list[str] = []
+    some: list[TopicImage] = []
     size = 0
-    for topic in list(image.topics.values()):
-        names.append(topic.name)
+    for topic in list(topics):
+        some.append(topic)
         size += len(topic.partitions)
         if size >= _PARTITIONS_IN_A_SLICE:
-            yield names
-            names, size = [], 0
-    yield names
+            yield some
+            some, size = [], 0
+    yield some
 
 
 def as_protocol_error(problem: BaseException) -> ProtocolError:

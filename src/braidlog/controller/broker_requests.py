@@ -5,7 +5,8 @@ Values that several brokers get are one object: a channel that encodes may do it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from braidlog.cluster.control_requests import (
     EPOCH_DURING_DELETE,
@@ -19,8 +20,56 @@ from braidlog.cluster.control_requests import (
     UpdateMetadata,
 )
 from braidlog.cluster.image import BrokerInfo, PartitionInfo, TopicImage
-from braidlog.controller.plan import ControllerContext, RequestBatch
+from braidlog.controller.plan import ControllerContext, RequestBatch, RoleChange
 from braidlog.core.types import NO_EPOCH, BrokerId, TopicPartition
+
+# How many partitions one request names; an UpdateMetadata may name more, of a single topic.
+_PARTITIONS_IN_A_REQUEST: Final = 1_000
+
+
+def parts(batch: RequestBatch) -> Iterator[RequestBatch]:
+    """A large batch as several, so that no broker spends long on one request.
+
+    Each partition still has its LeaderAndIsr before its UpdateMetadata, and that before its StopReplica. One
+    UpdateMetadata has all that the batch says of a topic: nobody sees half of it.
+    """
+    most = _PARTITIONS_IN_A_REQUEST
+    if len(batch.roles) + len(batch.metadata) + len(batch.stops) <= most:
+        yield batch
+        return
+    nothing = RequestBatch(metadata_to=batch.metadata_to)
+    if batch.brokers_changed:
+        yield nothing._replace(brokers_changed=True)
+    roles: list[RoleChange] = []
+    metadata: list[TopicPartition] = []
+    for its_roles, its_metadata in _by_topic(batch):
+        if roles or metadata:
+            size = len(roles) + len(metadata) + len(its_roles) + len(its_metadata)
+            if size > most:
+                yield nothing._replace(roles=roles, metadata=metadata)
+                roles, metadata = [], []
+        if len(its_roles) > most:
+            for first in range(0, len(its_roles), most):
+                yield RequestBatch(roles=its_roles[first : first + most], metadata_to=())
+            metadata += [role.where for role in its_roles]
+        else:
+            roles += its_roles
+        metadata += its_metadata
+    if roles or metadata:
+        yield nothing._replace(roles=roles, metadata=metadata)
+    for delete in (False, True):
+        stops = [stop for stop in batch.stops if stop.delete is delete]
+        for first in range(0, len(stops), most):
+            yield RequestBatch(stops=stops[first : first + most])
+
+
+def _by_topic(batch: RequestBatch) -> Iterable[tuple[list[RoleChange], list[TopicPartition]]]:
+    topics: dict[str, tuple[list[RoleChange], list[TopicPartition]]] = {}
+    for role in batch.roles:
+        topics.setdefault(role.where.topic, ([], []))[0].append(role)
+    for where in batch.metadata:
+        topics.setdefault(where.topic, ([], []))[1].append(where)
+    return topics.values()
 
 
 def requests_of(
@@ -62,6 +111,8 @@ def _leader_and_isr(
 def _update_metadata(
     context: ControllerContext, controller_id: BrokerId, batch: RequestBatch
 ) -> Iterable[tuple[BrokerId, UpdateMetadata]]:
+    if batch.metadata_to == ():
+        return
     named = dict.fromkeys((*(role.where for role in batch.roles), *batch.metadata))
     partitions = tuple(_announced(context, named))
     if not partitions and not batch.brokers_changed:

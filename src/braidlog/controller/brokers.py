@@ -73,6 +73,9 @@ def repair(context: ControllerContext, topics: Sequence[str], started: frozenset
             after = repaired(context, where, before, live)
             if after is not before:
                 changes.setdefault(name, {})[index] = after
+                if started:
+                    # In the same request as the others: who started must not take a part of a topic for all of it.
+                    everything.append(where)
             elif started and before.partition_epoch >= 0:
                 everything.append(where)
                 if not started.isdisjoint(before.replicas):
@@ -167,9 +170,38 @@ def controlled_shutdown(
     if broker not in context.image.brokers:
         raise BrokerNotAvailableError(f"broker {broker} is not registered")
     leaving = context._replace(shutting_down=context.shutting_down | {broker})
+    changes, remaining, followed = _without(leaving, broker, topics)
+    plan = states_plan(leaving, changes)
+    if followed:
+        stops = [Stop(broker, where, delete=False) for where in followed]
+        plan = plan._replace(requests=(*plan.requests, RequestBatch(stops=stops)))
+    return plan._replace(shutting_down=leaving.shutting_down), remaining
+
+
+def handed_over(context: ControllerContext, broker: BrokerInfo, topics: Sequence[str]) -> Plan:
+    """As at a controlled shutdown, for a broker that nothing listens for. It is told as well, should it be alive.
+
+    Where nobody else is in sync it stays the leader: its session decides.
+    """
+    known = context.image.brokers.get(broker.id)
+    if known is None or known.epoch != broker.epoch:
+        return Plan()
+    leaving = context._replace(shutting_down=context.shutting_down | {broker.id})
+    return states_plan(context, _without(leaving, broker.id, topics)[0])
+
+
+class _Without(NamedTuple):
+    changes: dict[str, dict[int, PartitionInfo]]
+    # What it leads still, and what it follows.
+    remaining: list[TopicPartition]
+    followed: list[TopicPartition]
+
+
+def _without(context: ControllerContext, broker: BrokerId, topics: Sequence[str]) -> _Without:
+    """Other leaders and smaller ISRs, wherever there are several replicas. `broker` is shutting down there."""
     changes: dict[str, dict[int, PartitionInfo]] = {}
-    stops: list[Stop] = []
     remaining: list[TopicPartition] = []
+    followed: list[TopicPartition] = []
     for name in topics:
         topic = context.image.topic(name)
         if topic is None or name in context.deletions:
@@ -179,19 +211,16 @@ def controlled_shutdown(
                 continue
             where = TopicPartition(topic.name, index)
             if before.leader == broker:
-                clean = clean_leader(leaving, before, where)
+                clean = clean_leader(context, before, where)
                 if clean is None:
                     remaining.append(where)
                     continue
                 leader, isr = clean
             else:
                 leader, isr = before.leader, before.isr
-                stops.append(Stop(broker, where, delete=False))
-            staying = tuple(each for each in isr if each not in leaving.shutting_down)
+                followed.append(where)
+            staying = tuple(each for each in isr if each not in context.shutting_down)
             if leader != before.leader or (staying and staying != before.isr):
                 after = with_leader(context, before, leader, staying or before.isr)
                 changes.setdefault(topic.name, {})[index] = after
-    plan = states_plan(leaving, changes)
-    if stops:
-        plan = plan._replace(requests=(*plan.requests, RequestBatch(stops=stops)))
-    return plan._replace(shutting_down=leaving.shutting_down), remaining
+    return _Without(changes, remaining, followed)

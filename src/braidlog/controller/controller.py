@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -34,11 +34,11 @@ from braidlog.cluster.store import (
     WatchEvent,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import alter_partition, brokers, elections, reassignments, topics
-from braidlog.controller.active_controller import ActiveController, as_protocol_error, slices
-from braidlog.controller.direct_writes import pieces
+from braidlog.controller import brokers, elections, reassignments, topics
+from braidlog.controller.active_controller import ActiveController, as_protocol_error, slices, take_decision
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerGauges, ControllerState
+from braidlog.controller.partitions import UNCLEAN
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.requests import (
     AlterPartitionResult,
@@ -53,6 +53,7 @@ from braidlog.controller.requests import (
     Reassignment,
     TopicRef,
     TopicResult,
+    pieces,
 )
 from braidlog.controller.store_events import StoreEvents
 from braidlog.core.clock import Clock
@@ -168,6 +169,11 @@ class Controller:
         self._store = session
         self._wake.set()
 
+    def settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
+        """Leaders are elected for partitions that lack one as soon as that is allowed."""
+        if self._events is not None and UNCLEAN in keys and settings.get_bool(UNCLEAN):
+            self._events.unclean_elections_enabled()
+
     def _drop(self) -> None:
         """Every watch, queue, table and timer; the gauges are zero without them."""
         active, self._active, self._events, self._in_office = self._active, None, None, False
@@ -245,6 +251,8 @@ class Controller:
             return  # the next session begins with an election
         if isinstance(problem, NotControllerError | StaleControllerEpochError):
             _log.warning("this broker is not the controller any more: %s", problem)
+        elif isinstance(problem, StoreConnectionError):
+            _log.warning("the controller resigns: %s", problem)
         else:
             _log.error("the controller resigns: %s", problem, exc_info=problem)
         self._tasks.spawn("resigning", self._give_up(active))
@@ -263,8 +271,10 @@ class Controller:
             settings = self._settings()
             wait_s = settings.get_int("leader.imbalance.check.interval.seconds")
             if settings.get_bool("auto.leader.rebalance.enable") and not active.dropped:
-                wanted = elections.imbalanced(active.context)
-                for piece in _pieces(wanted, lambda _: 1, most=_PARTITIONS_IN_A_PIECE) if wanted else ():
+                context = active.context
+                wanted = await take_decision(partial(elections.imbalanced, context), context.image.partition_count)
+                for first in range(0, len(wanted), _PARTITIONS_IN_A_PIECE):
+                    piece = wanted[first : first + _PARTITIONS_IN_A_PIECE]
                     active.follow_up(partial(_elected, partitions=piece), ControllerState.AUTO_LEADER_BALANCE)
 
     # -- requests --
@@ -278,7 +288,8 @@ class Controller:
             return topics.create_topics(context, piece, validate_only, times, already)
 
         async for some in self._ask_in_pieces(
-            _pieces(requests, lambda request: max(request.partitions, len(request.assignments))),
+            requests,
+            lambda request: max(request.partitions, len(request.assignments)),
             decide,
             lambda request, error: NewTopicResult(request.name, error),
             ControllerState.TOPIC_CHANGE,
@@ -293,13 +304,14 @@ class Controller:
         times = topics.times_named(active.context.image, requests)
         results: list[DeletedTopicResult] = []
         async for some in self._ask_in_pieces(
-            _pieces(requests, self._partitions_of),
+            requests,
+            self._partitions_of,
             lambda context, piece: topics.delete_topics(context, piece, times),
             lambda ref, error: DeletedTopicResult(ref.name, ref.topic_id, error),
             ControllerState.TOPIC_DELETION,
         ):
             results += some
-        await active.deletions_settled(
+        await active.deletions.settled(
             frozenset(result.name for result in results if result.error is None and result.name is not None)
         )
         return results
@@ -319,7 +331,8 @@ class Controller:
             return topics.add_partitions(context, piece, validate_only, times, already)
 
         async for some in self._ask_in_pieces(
-            _pieces(requests, lambda request: request.count),
+            requests,
+            lambda request: request.count,
             decide,
             lambda request, error: TopicResult(request.topic, error),
             ControllerState.TOPIC_CHANGE,
@@ -336,7 +349,8 @@ class Controller:
         wanted = elections.all_partitions(self._require().context.image) if partitions is None else partitions
         results: list[PartitionResult] = []
         async for some in self._ask_in_pieces(
-            _pieces(list(dict.fromkeys(wanted)), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            list(dict.fromkeys(wanted)),
+            _one_partition,
             lambda context, piece: elections.elect_leaders(context, election_type, piece, only_needed=every),
             PartitionResult,
             ControllerState.MANUAL_LEADER_BALANCE,
@@ -349,7 +363,8 @@ class Controller:
         last = {request.partition: request for request in requests}
         results: list[PartitionResult] = []
         async for some in self._ask_in_pieces(
-            _pieces(list(last.values()), lambda _: 1, most=_PARTITIONS_IN_A_PIECE),
+            list(last.values()),
+            _one_partition,
             reassignments.alter_reassignments,
             lambda request, error: PartitionResult(request.partition, error),
             ControllerState.ALTER_PARTITION_REASSIGNMENT,
@@ -365,6 +380,9 @@ class Controller:
         self, broker_id: BrokerId, broker_epoch: int, changes: Sequence[PartitionChange]
     ) -> list[AlterPartitionResult]:
         """ISR changes that a leader proposes."""
+        # A lone broker has no use for it.
+        from braidlog.controller import alter_partition
+
         active = self._require()
         results = await active.ask(
             lambda context: alter_partition.alter_partition(context, broker_id, broker_epoch, changes),
@@ -390,7 +408,8 @@ class Controller:
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> Sequence[TopicPartition]:
         """Moves leaders away from the broker; gives the partitions that it leads still."""
         remaining: list[TopicPartition] = []
-        for names in slices(self._require().context.image):
+        for some in slices(self._require().context.image.topics.values()):
+            names = [topic.name for topic in some]
             remaining += await self._require().ask(
                 lambda context, names=names: brokers.controlled_shutdown(context, broker_id, broker_epoch, names),  # type: ignore[misc]
                 ControllerState.CONTROLLED_SHUTDOWN,
@@ -415,16 +434,23 @@ class Controller:
 
     async def _ask_in_pieces(
         self,
-        pieces: Iterable[Sequence[R]],
+        requests: Sequence[R],
+        size_of: Callable[[R], int],
         decide: Callable[[ControllerContext, Sequence[R]], tuple[Plan, list[T]]],
         failed: Callable[[R, ProtocolError], T],
         state: ControllerState,
     ) -> AsyncIterator[list[T]]:
-        """The results of each piece. Where one fails after others were done, its items alone have the error."""
+        """The results of each piece; `size_of` counts the partitions of an item. Where a piece fails after others were
+        done, its items alone have the error."""
         done = False
-        for piece in pieces:
+        most = _PARTITIONS_IN_A_PIECE if size_of is _one_partition else _ITEMS_IN_A_PIECE
+        for piece in pieces(requests, size_of, most, _PARTITIONS_IN_A_PIECE):
             try:
-                results = await self._require().ask(lambda context, piece=piece: decide(context, piece), state)  # type: ignore[misc]
+                results = await self._require().ask(
+                    lambda context, piece=piece: decide(context, piece),  # type: ignore[misc]
+                    state,
+                    sum(map(size_of, piece)),
+                )
             except ProtocolError as error:
                 if not done:
                     raise
@@ -433,8 +459,8 @@ class Controller:
             yield results
 
 
-def _pieces(requests: Sequence[R], size_of: Callable[[R], int], most: int = _ITEMS_IN_A_PIECE) -> Iterable[Sequence[R]]:
-    return pieces(requests, size_of, most, _PARTITIONS_IN_A_PIECE)
+def _one_partition(_: object) -> int:
+    return 1
 
 
 def _elected(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Plan:

@@ -8,7 +8,7 @@ finished   every replica has deleted its log: nodes of the topic, its config and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from braidlog.cluster import paths
@@ -139,24 +139,26 @@ def resume(context: ControllerContext) -> Plan:
     return Plan((), begun.delta, requests, deletions=deletions)
 
 
-def forget_topics(topics: Sequence[TopicImage]) -> list[list[Step]]:
+def forget_topics(topics: Iterable[TopicImage]) -> Iterator[list[Step]]:
     """Every node of these topics, leaves first, in transactions small enough to hold no one up.
 
     A topic's own node goes together with its deletion mark: a start that finds the mark finds what is left of it,
     and a mark without a topic would delete the next one of that name.
     """
-    transactions: list[list[Step]] = [[]]
+    steps: list[Step] = []
     for topic in topics:
         for index in range(len(topic.partitions)):
-            if len(transactions[-1]) >= _REMOVED_AT_A_TIME:
-                transactions.append([])
-            transactions[-1].append(Remove(paths.partition_state(topic.name, index)))
-            transactions[-1].append(Remove(paths.partition(topic.name, index)))
-        if len(transactions[-1]) >= _REMOVED_AT_A_TIME:
-            transactions.append([])
-        steps = transactions[-1]
+            if len(steps) >= _REMOVED_AT_A_TIME:
+                yield steps
+                steps = []
+            steps.append(Remove(paths.partition_state(topic.name, index)))
+            steps.append(Remove(paths.partition(topic.name, index)))
+        if len(steps) >= _REMOVED_AT_A_TIME:
+            yield steps
+            steps = []
         steps.append(Remove(paths.partitions(topic.name)))
         steps.append(Remove(paths.topic(topic.name)))
         steps.append(Remove(paths.config(topic_entity(topic.name))))
         steps.append(Remove(paths.deleted_topic(topic.name)))
-    return transactions
+    if steps:
+        yield steps

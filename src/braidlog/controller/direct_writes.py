@@ -1,4 +1,4 @@
-"""What any broker writes into the store by itself: config overrides and topics that it creates on first use.
+"""What any broker writes into the store by itself: config overrides, SCRAM users, topics created on first use.
 
 Nothing here is fenced by the controller epoch. Each write depends on the versions of the nodes that it was decided on,
 and is decided again where one of them has changed meanwhile. Overrides come with a notification under /config/changes,
@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from braidlog.cluster import paths, records
-from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.image import ClusterImage, ImageDelta, user_entity
 from braidlog.cluster.store import (
     ANY_VERSION,
     BadVersionError,
@@ -29,7 +29,7 @@ from braidlog.cluster.store import (
     StoreError,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import configs, topics
+from braidlog.controller import configs, scram_credentials, topics
 from braidlog.controller.plan import ControllerContext, Plan, Put, Remove, Step
 from braidlog.controller.requests import (
     ConfigChanges,
@@ -39,7 +39,9 @@ from braidlog.controller.requests import (
     NewTopic,
     NewTopicResult,
     ResourceType,
+    pieces,
 )
+from braidlog.controller.scram_credentials import UserChanges
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
 from braidlog.core.protocol_errors import ProtocolError, RequestTimedOutError, TopicAlreadyExistsError
@@ -84,6 +86,30 @@ class DirectWrites:
         return await self._alter(
             requests, lambda request: len(request.changes), configs.alter_incrementally, validate_only
         )
+
+    async def alter_scram_credentials(self, requests: Sequence[UserChanges]) -> dict[str, ProtocolError | None]:
+        """What became of each user's changes."""
+        results: dict[str, ProtocolError | None] = {}
+        for piece in pieces(requests, lambda each: len(each.changes), _RESOURCES_IN_A_PIECE, _ENTRIES_IN_A_PIECE):
+            results.update(await self._alter_users(piece))
+        if any(error is None for error in results.values()):
+            await purge_notices(self._store(), paths.CONFIG_CHANGES, self._clock)
+        return results
+
+    async def _alter_users(self, requests: Sequence[UserChanges]) -> dict[str, ProtocolError | None]:
+        store = self._store()
+        entities = [user_entity(each.user) for each in requests if each.user]
+        for _ in range(_ATTEMPTS):
+            current, versions = await self._read(store, entities)
+            steps, results = scram_credentials.alter(current, requests)
+            if not steps:
+                return results
+            try:
+                await self._commit(store, steps, versions)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            return results
+        raise RequestTimedOutError("the same users were changed again and again by others; try again")
 
     async def create_topics(self, requests: Sequence[NewTopic]) -> list[NewTopicResult]:
         """Write the assignments of new topics. Their leaders are elected by the controller, a little later."""
@@ -131,7 +157,7 @@ class DirectWrites:
             results += some
             written = written or wrote
         if written:
-            await self._purge_notices()
+            await purge_notices(self._store(), paths.CONFIG_CHANGES, self._clock)
         return results
 
     async def _alter_piece(
@@ -217,36 +243,17 @@ class DirectWrites:
     def _context(self, image: ClusterImage) -> ControllerContext:
         return ControllerContext(image, 0, self._settings(), self._rng, self._new_id)
 
-    async def _purge_notices(self) -> None:
-        """Config change notices are only news for a while."""
-        store = self._store()
-        oldest = self._clock.wall_ms() - _NOTICES_KEPT_MS
-        # Their names are numbered.
-        first = heapq.nsmallest(_NOTICES_PURGED_AT_ONCE, await store.children(paths.CONFIG_CHANGES))
-        names = [f"{paths.CONFIG_CHANGES}/{name}" for name in first]
-        found = await store.get_many(names)
-        old = [path for path, node in zip(names, found, strict=True) if node and node.stat.ctime_ms < oldest]
-        try:
-            if old:
-                await store.multi([Delete(path) for path in old])
-        except StoreError:
-            return  # another broker does the same right now
 
-
-Item = TypeVar("Item")
-
-
-def pieces(
-    requests: Sequence[Item], size_of: Callable[[Item], int], most_items: int, most_in_them: int
-) -> Iterator[Sequence[Item]]:
-    """At least one: also a request for nothing is answered in its turn."""
-    piece: list[Item] = []
-    size = 0
-    for request in requests:
-        each = max(size_of(request), 0)
-        if piece and (len(piece) == most_items or size + each > most_in_them):
-            yield piece
-            piece, size = [], 0
-        piece.append(request)
-        size += each
-    yield piece
+async def purge_notices(store: CoordinationStore, directory: str, clock: Clock) -> None:
+    """Change notices are only news for a while."""
+    oldest = clock.wall_ms() - _NOTICES_KEPT_MS
+    # Their names are numbered.
+    first = heapq.nsmallest(_NOTICES_PURGED_AT_ONCE, await store.children(directory))
+    names = [f"{directory}/{name}" for name in first]
+    found = await store.get_many(names)
+    old = [path for path, node in zip(names, found, strict=True) if node and node.stat.ctime_ms < oldest]
+    try:
+        if old:
+            await store.multi([Delete(path) for path in old])
+    except StoreError:
+        return  # another broker does the same right now

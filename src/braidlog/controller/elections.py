@@ -74,6 +74,10 @@ def _unclean(context: ControllerContext, before: PartitionInfo, where: TopicPart
         return with_leader(context, before, *clean)
     leader = unclean_leader(context, before, where)
     if leader is None:
+        # One whose log is lost with its disk begins with an empty one.
+        candidates = [each for each in before.replicas if each in context.image.brokers]
+        leader = next((each for each in candidates if each not in context.shutting_down), None)
+    if leader is None:
         raise EligibleLeadersNotAvailableError(f"none of the replicas {list(before.replicas)} of {where} is alive")
     return with_leader(context, before, leader, (leader,), RECOVERING)
 

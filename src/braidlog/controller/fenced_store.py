@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from braidlog.cluster import paths, records
 from braidlog.cluster.store import (
@@ -22,6 +22,7 @@ from braidlog.cluster.store import (
 )
 from braidlog.controller.plan import Put, Remove, Step
 from braidlog.core.protocol_errors import NotControllerError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.core.types import BrokerId
 
 
@@ -137,7 +138,10 @@ class FencedStore:
             found = await self._store.get_many(unconditional)
             existing = {path for path, node in zip(unconditional, found, strict=True) if node is not None}
         operations: list[Operation] = []
+        # Others ran since the nodes were looked at in any case: what changed meanwhile, the store refuses.
+        time_slice = TimeSlice()
         for step in steps:
+            await time_slice.yield_if_over()
             if isinstance(step, Put):
                 exists = step.path in existing
                 operations.append(SetData(step.path, step.data) if exists else Create(step.path, step.data))
@@ -151,15 +155,15 @@ class FencedStore:
         return operations
 
 
-def _parts(operations: Sequence[Operation], limit: int) -> list[list[Operation]]:
+def _parts(operations: Sequence[Operation], limit: int) -> Iterator[list[Operation]]:
     """As few as go into one request each; at least one, since also a commit of nothing is fenced."""
-    parts: list[list[Operation]] = [[]]
+    part: list[Operation] = []
     size = 0
     for operation in operations:
         each = operation_bytes(operation)
-        if parts[-1] and size + each > limit:
-            parts.append([])
-            size = 0
-        parts[-1].append(operation)
+        if part and size + each > limit:
+            yield part
+            part, size = [], 0
+        part.append(operation)
         size += each
-    return parts
+    yield part

@@ -24,6 +24,7 @@ from braidlog.controller.plan import (
 from braidlog.controller.replicas import IllegalMoveError
 from braidlog.core.types import NO_BROKER, BrokerId, LeaderEpoch, TopicPartition
 
+UNCLEAN: Final = "unclean.leader.election.enable"
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -83,7 +84,7 @@ def clean_leader(
 
 
 def unclean_leader(context: ControllerContext, before: PartitionInfo, where: TopicPartition) -> BrokerId | None:
-    """The first live replica. Whatever it lacks is lost: the ones that had it must copy from it."""
+    """The first replica that is online. Whatever it lacks is lost: the ones that had it must copy from it."""
     candidates = context.online_replicas(before, where)
     return next((each for each in candidates if each not in context.shutting_down), None)
 
@@ -115,16 +116,19 @@ def repaired(
 
 
 def unclean_allowed(context: ControllerContext, topic: str) -> bool:
-    key = "unclean.leader.election.enable"
-    override = context.image.topic_config(topic).get(key)
-    return context.settings.get_bool(key) if override is None else override.strip().lower() == "true"
+    override = context.image.topic_config(topic).get(UNCLEAN)
+    return context.settings.get_bool(UNCLEAN) if override is None else override.strip().lower() == "true"
 
 
 def told(
     context: ControllerContext, where: TopicPartition, info: PartitionInfo, only: frozenset[BrokerId] | None = None
 ) -> RoleChange:
-    """LeaderAndIsr for the live replicas, or for some of them."""
-    brokers = tuple(each for each in context.online_replicas(info, where) if only is None or each in only)
+    """LeaderAndIsr for the live replicas, or for some of them.
+
+    Where there is a leader, also for one whose log is offline: its next role may be one that it can take.
+    """
+    live = context.online_replicas(info, where) if info.leader == NO_BROKER else context.image.brokers
+    brokers = tuple(each for each in info.replicas if each in live and (only is None or each in only))
     return RoleChange(where, brokers, tuple(each for each in brokers if each in info.adding and each not in info.isr))
 
 

@@ -2,6 +2,9 @@
 
 A queue belongs to one registration of its broker: it is dropped with that broker epoch, and with the controller. Before
 each request the session's lease is checked: a controller that may have lost its session says nothing.
+
+A connection that breaks is made again even where nothing is to be said: a broker whose process is gone refuses it, long
+before its session ends.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from braidlog.cluster.store import SessionLease, StoreUnavailableError
 from braidlog.core.protocol_errors import StaleControllerEpochError, UnknownServerError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId
-from braidlog.net.outbound.errors import ClientError
+from braidlog.net.outbound.errors import ClientError, ConnectionRefused
 
 _FIRST_RETRY_S: Final = 0.1
 _LONGEST_RETRY_S: Final = 1.0
@@ -33,20 +36,33 @@ class ResponseListener(Protocol):
         """A broker knows a newer controller."""
         ...
 
+    def refused(self, broker: BrokerInfo) -> None:
+        """Nothing listens where this broker is registered."""
+        ...
+
 
 class _BrokerQueue:
     def __init__(self, broker: BrokerInfo, channel: ControlChannel, lease: SessionLease) -> None:
-        self.broker = broker
-        self.channel = channel
         self._lease = lease
         self._waiting: deque[ControlRequest] = deque()
         self._wake = asyncio.Event()
         self._put = self._done = 0
         # What to call once the request with this number is answered.
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
+        self._broken = False
+        self.use(broker, channel)
 
     def __len__(self) -> int:
         return self._put - self._done
+
+    def use(self, broker: BrokerInfo, channel: ControlChannel) -> None:
+        self.broker = broker
+        self.channel = channel
+        channel.when_broken(self._on_broken)
+
+    def _on_broken(self) -> None:
+        self._broken = True
+        self._wake.set()
 
     def put(self, request: ControlRequest) -> None:
         self._waiting.append(request)
@@ -63,9 +79,12 @@ class _BrokerQueue:
         while True:
             while not self._waiting:
                 self._wake.clear()
-                await self._wake.wait()
+                if self._broken:
+                    await self._reach_again(listener)
+                else:
+                    await self._wake.wait()
             request = self._waiting.popleft()
-            response = await self._send(request)
+            response = await self._send(request, listener)
             if response.error == StaleControllerEpochError.code:
                 listener.fenced()
                 return
@@ -74,8 +93,19 @@ class _BrokerQueue:
             while self._marks and self._marks[0][0] <= self._done:
                 self._marks.popleft()[1]()
 
-    async def _send(self, request: ControlRequest) -> ControlResponse:
+    async def _reach_again(self, listener: ResponseListener) -> None:
+        self._broken = False
+        try:
+            await self.channel.reach()
+        except ConnectionRefused:
+            listener.refused(self.broker)
+        except ClientError as problem:
+            # It may be alive behind a network that is not: its session tells.
+            _log.debug("broker %d is not reached: %s", self.broker.id, problem)
+
+    async def _send(self, request: ControlRequest, listener: ResponseListener) -> ControlResponse:
         wait_s = 0.0
+        refused = False
         while True:
             try:
                 self._lease.check()
@@ -83,6 +113,9 @@ class _BrokerQueue:
             except (ClientError, StoreUnavailableError) as problem:
                 level = logging.DEBUG if wait_s else logging.WARNING
                 _log.log(level, "broker %d was not told yet, it is tried again: %s", self.broker.id, problem)
+                if isinstance(problem, ConnectionRefused) and not refused:
+                    refused = True
+                    listener.refused(self.broker)
             except Exception:
                 # Its own broker's fault or ours, not the network's: the same request would fail the same way.
                 _log.exception("broker %d could not be told of a change", self.broker.id)
@@ -115,7 +148,7 @@ class BrokerQueues:
                 self._drop(broker_id)
             elif now != queue.broker:
                 self._close(queue)
-                queue.broker, queue.channel = now, self._connect(now)
+                queue.use(now, self._connect(now))
         for broker_id, info in brokers.items():
             if broker_id not in self._queues:
                 queue = _BrokerQueue(info, self._connect(info), self._lease)

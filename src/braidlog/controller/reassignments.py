@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from braidlog.cluster import paths
 from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import all_partitions
 from braidlog.controller.partitions import told, with_leader
 from braidlog.controller.placement import check_replicas
 from braidlog.controller.plan import (
@@ -81,8 +80,16 @@ def is_complete(info: PartitionInfo) -> bool:
 
 def list_reassignments(image: ClusterImage, partitions: Sequence[TopicPartition] | None) -> list[OngoingReassignment]:
     """The moves under way, of all partitions or of these."""
+    if partitions is None:
+        named = (
+            (TopicPartition(topic.name, index), info)
+            for topic in image.topics.values()
+            for index, info in enumerate(topic.partitions)
+            if info.adding or info.removing
+        )
+        return [OngoingReassignment(where, info.replicas, info.adding, info.removing) for where, info in named]
     ongoing = []
-    for where in all_partitions(image) if partitions is None else dict.fromkeys(partitions):
+    for where in dict.fromkeys(partitions):
         found = image.partition(where)
         if found is not None and found.reassigning:
             ongoing.append(OngoingReassignment(where, found.replicas, found.adding, found.removing))

@@ -5,15 +5,17 @@ Every answer carries `error`: None, or the protocol error that this one item (to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from braidlog.cluster.image import PartitionInfo
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
+
+Item = TypeVar("Item")
 
 USE_DEFAULT: Final = -1
 
@@ -151,9 +153,28 @@ class PartitionChange(NamedTuple):
     partition_epoch: int
     recovery_state: int = 0
 
+    def without_epochs(self) -> PartitionChange:
+        return self._replace(isr=tuple((each, -1) for each, _ in self.isr))
+
 
 class AlterPartitionResult(NamedTuple):
     partition: TopicPartition
     error: ProtocolError | None = None
     # The partition as it is now, where there was no error.
     info: PartitionInfo | None = None
+
+
+def pieces(
+    requests: Sequence[Item], size_of: Callable[[Item], int], most_items: int, most_in_them: int
+) -> Iterator[Sequence[Item]]:
+    """A request that is too large for one turn, in order. At least one piece: also nothing is answered in its turn."""
+    piece: list[Item] = []
+    size = 0
+    for request in requests:
+        each = max(size_of(request), 0)
+        if piece and (len(piece) == most_items or size + each > most_in_them):
+            yield piece
+            piece, size = [], 0
+        piece.append(request)
+        size += each
+    yield piece

@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from braidlog.cluster import loading, paths, records
-from braidlog.cluster.image import ImageDelta
+from braidlog.cluster.image import ImageDelta, TopicImage
 from braidlog.cluster.records import BadRecordError
 from braidlog.cluster.store import NoNodeError, Watch, WatchEvent
 from braidlog.controller import brokers, deletion, elections, reassignments, topics
-from braidlog.controller.active_controller import ActiveController
+from braidlog.controller.active_controller import ActiveController, partitions_of, slices
 from braidlog.controller.gauges import ControllerState
 from braidlog.controller.partitions import unclean_allowed
 from braidlog.controller.plan import ControllerContext, Plan, Put, Remove, RequestBatch
@@ -33,7 +34,8 @@ from braidlog.core.types import BrokerId, TopicPartition
 _log = logging.getLogger("braidlog.controller")
 
 _TOPIC_PREFIX = f"{paths.TOPICS}/"
-_CONFIG_KINDS = ("topics", "brokers", "groups")
+# Watches on topics that are set together.
+_WATCHED_AT_A_TIME = 100
 
 
 class StoreEvents:
@@ -77,8 +79,7 @@ class StoreEvents:
             lambda context, names: brokers.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
         )
         if loaded.deleting and enabled:
-            going = [image.topic(topic.name) or topic for topic in loaded.deleting]
-            await active.decide_and_do(lambda context: deletion.begin(context, going, mark=False))
+            await self._begin_deletions([image.topic(topic.name) or topic for topic in loaded.deleting])
         moving = [each.partition for each in reassignments.list_reassignments(self._context.image, None)]
         if moving:
             active.follow_up(
@@ -124,6 +125,14 @@ class StoreEvents:
 
     def configs_changed(self, event: WatchEvent | None) -> None:
         self._active.heard("configs", self.read_configs, ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE)
+
+    def unclean_elections_enabled(self) -> None:
+        """For every topic that does not say otherwise: the broker's settings have changed."""
+        self._active.heard(
+            "unclean elections",
+            lambda: self._active.in_slices(brokers.repair),
+            ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
+        )
 
     # -- brokers --
 
@@ -187,11 +196,14 @@ class StoreEvents:
         for topic in whole:
             if self._context.image.topic(topic.name) is None:
                 _log.info("topic %s has come", topic.name)
-        await active.decide_and_do(lambda context: topics.found_in_store(context, whole, gone))
+        if gone:
+            await active.decide_and_do(lambda context: topics.found_in_store(context, (), gone))
+        for some in slices(whole):
+            await active.decide_and_do(partial(topics.found_in_store, found=some), partitions_of(some))
         if configs:
             await active.decide_and_do(lambda context: Plan(delta=ImageDelta(configs_changed=configs)))
         await active.decide_and_do(topics.assign_missing_topic_ids)
-        await active.decide_and_do(lambda context: brokers.repair(context, [topic.name for topic in whole]))
+        await active.in_slices(brokers.repair, whole)
 
     async def _read_again(self, path: str) -> None:
         """A write to this node was refused."""
@@ -210,7 +222,9 @@ class StoreEvents:
     async def _watch_topics(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self._watched_topics]
         self._watched_topics.update(new)
-        await asyncio.gather(*(self._store.exists(paths.topic(name), self.topic_changed) for name in new))
+        for first in range(0, len(new), _WATCHED_AT_A_TIME):
+            some = new[first : first + _WATCHED_AT_A_TIME]
+            await asyncio.gather(*(self._store.exists(paths.topic(name), self.topic_changed) for name in some))
 
     async def _read_deletions(self) -> None:
         names = await self._children(paths.DELETE_TOPICS, self.deletions_changed)
@@ -225,7 +239,11 @@ class StoreEvents:
         if unknown:
             await self._active.commit_steps(Plan([Remove(paths.deleted_topic(name)) for name in unknown]))
         if wanted:
-            await self._active.decide_and_do(lambda context: deletion.begin(context, wanted, mark=False))
+            await self._begin_deletions(wanted)
+
+    async def _begin_deletions(self, marked: Sequence[TopicImage]) -> None:
+        for some in slices(marked):
+            await self._active.decide_and_do(partial(deletion.begin, topics=some, mark=False), partitions_of(some))
 
     def _unknown(self, name: str) -> bool:
         return self._context.image.topic(name) is None and name not in self._context.deletions
@@ -300,7 +318,7 @@ class StoreEvents:
                     entities[records.decode_config_change(path, node.data)] = None
                 except BadRecordError as problem:
                     _log.warning("a config change cannot be read: %s", problem)
-        changed = await self._configs([name for name in entities if name.partition("/")[0] in _CONFIG_KINDS])
+        changed = await self._configs([name for name in entities if name.partition("/")[0] in paths.CONFIG_KINDS])
         if not changed:
             return
         before = self._context

@@ -36,7 +36,10 @@ class LogReader(Protocol):
         ...
 
     async def read(self, partition: int, offset: int) -> Chunk:
-        """What comes at and after `offset`, as much as is read at a time; raises ProtocolError or StorageFault."""
+        """What comes at and after `offset`, committed or not, as much as is read at a time.
+
+        Raises ProtocolError or StorageFault.
+        """
         ...
 
     def where(self, partition: int, offset: int) -> str:
@@ -44,12 +47,19 @@ class LogReader(Protocol):
         ...
 
 
+class Loaded(NamedTuple):
+    """How many records a shard was given, and up to which offset."""
+
+    records: int
+    end: int
+
+
 class UnreadableLogError(BraidlogError):
     """A record of an internal topic makes no sense; the message names file and offset, and what to do."""
 
 
-async def load(shard: CoordinatorShard, topic: str, partition: int, logs: LogReader) -> int:
-    """Replay the whole partition; returns how many records that were."""
+async def load(shard: CoordinatorShard, topic: str, partition: int, logs: LogReader) -> Loaded:
+    """Replay the whole partition, to the end that it had at the beginning."""
     offset, end = logs.bounds(partition)
     replayed = 0
     unknown: Counter[int] = Counter()
@@ -73,7 +83,7 @@ async def load(shard: CoordinatorShard, topic: str, partition: int, logs: LogRea
         await asyncio.sleep(0)
     for version, count in unknown.items():
         log.warning("%s-%d: skipped %d records of the unknown kind %d", topic, partition, count, version)
-    return replayed
+    return Loaded(replayed, end)
 
 
 def _replay_batch(shard: CoordinatorShard, header: BatchHeader, records: list[Record], unknown: Counter[int]) -> None:

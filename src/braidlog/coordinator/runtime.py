@@ -3,15 +3,21 @@
     submit → operation(shard) → stage one batch → replay it into the shard → … committed → replies, then actions
 
 Appends to one partition are committed in their order, so a reply that carries no records of its own waits for those
-pending before it: no client learns of a state that a crash could take back. When an append fails, the shard and its
+pending before it: no client learns of a state that a crash could take back. A client does not wait for ever: after a
+while it is refused, though the record stays and counts once it is committed. When an append fails, the shard and its
 log differ: every request that waits is refused, and the shard is rebuilt by replay.
+
+    elected → LOADING, to the end of the log → the high watermark is there → ACTIVE → deposed: all refused, forgotten
+
+Each election has its own context. What was still going on in an earlier one, a load or an append, finds that its
+context is no longer the partition's, and changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
@@ -29,8 +35,10 @@ from braidlog.core.protocol_errors import (
     NotCoordinatorError,
     NotLeaderOrFollowerError,
     ProtocolError,
+    RequestTimedOutError,
 )
 from braidlog.core.tasks import Tasks
+from braidlog.core.timeout_queue import TimeoutQueue
 from braidlog.wire.message import Message
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.control_records import build_end_txn_marker
@@ -46,6 +54,9 @@ LOADING: Final = 0
 ACTIVE: Final = 1
 # Its log cannot be read: unavailable until the broker leads it anew.
 FAILED: Final = 2
+# As the settings have them by default.
+_COMMIT_TIMEOUT_S: Final = 5.0
+_MARKER_TIMEOUT_S: Final = 30.0
 
 
 class PartitionWriter(LogReader, Protocol):
@@ -55,7 +66,12 @@ class PartitionWriter(LogReader, Protocol):
         """Stage a batch and return its first offset; raises ProtocolError, and then nothing was staged.
 
         Batches of a partition are committed in their order. After a failure none that was staged later is committed.
+        However long that takes, `done` is only told what is certain.
         """
+        ...
+
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        """Call `done` once the high watermark has reached `offset`, perhaps at once; never if leadership is lost."""
         ...
 
 
@@ -77,15 +93,35 @@ class FutureResponder:
 class DeferredEvent:
     """What waits for one batch, and those before it, to be committed."""
 
-    __slots__ = ("actions", "callback", "committed", "replies")
+    __slots__ = ("actions", "callback", "committed", "done", "name", "replies")
 
     def __init__(
-        self, replies: list[Reply], actions: list[SendMarkers], callback: AppendCallback | None = None
+        self, name: str, replies: list[Reply], actions: list[SendMarkers], callback: AppendCallback | None = None
     ) -> None:
+        """`name` is the partition's."""
+        self.name = name
         self.replies = replies
         self.actions = actions
         self.callback = callback
         self.committed = False
+        # Nobody waits for it any more.
+        self.done = False
+
+    def time_out(self) -> None:
+        """The batch stays in the log, and in the shard: it may be committed yet, and the actions follow then."""
+        self.refuse(RequestTimedOutError("the record is written, but not enough replicas have it yet; try again"))
+
+    def refuse(self, error: ProtocolError) -> None:
+        """`error` as of an append; clients get what stands for it."""
+        self.done = True
+        replies, self.replies = self.replies, []
+        callback, self.callback = self.callback, None
+        try:
+            if callback is not None:
+                callback(error)
+        except Exception as bug:
+            log_bug(self.name, bug)
+        fail_all(self.name, replies, to_client_error(error))
 
 
 class CoordinatorContext(Generic[S]):
@@ -99,12 +135,14 @@ class CoordinatorContext(Generic[S]):
         self.state = LOADING
         # In the order of the log.
         self.pending: deque[DeferredEvent] = deque()
-        # Appends that are neither committed nor failed, also those whose requests were refused meanwhile.
-        self.in_flight = 0
         # To be loaded, but not before the log has settled.
         self.waits_for_log = False
         self.timer: asyncio.TimerHandle | None = None
         self.timer_at = 0.0
+
+
+def _call_later(delay_s: float, work: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(delay_s, work)
 
 
 def _no_actions(action: SendMarkers) -> None:
@@ -127,7 +165,10 @@ class CoordinatorRuntime(Generic[S]):
         tasks: Tasks,
         codec: Callable[[], int] = lambda: 0,
         perform: Callable[[SendMarkers], None] = _no_actions,
+        commit_timeout_s: Callable[[], float] = lambda: _COMMIT_TIMEOUT_S,
+        marker_timeout_s: Callable[[], float] = lambda: _MARKER_TIMEOUT_S,
     ) -> None:
+        """`commit_timeout_s`: how long a client waits for a commit; `marker_timeout_s`: who sent a marker."""
         self.topic = topic
         self._logs = logs
         self._make_shard = make_shard
@@ -137,8 +178,13 @@ class CoordinatorRuntime(Generic[S]):
         self._codec = codec
         self._perform = perform
         self._contexts: dict[int, CoordinatorContext[S]] = {}
+        # By partition, appends that are neither committed nor failed: also those of earlier elections, and those whose
+        # requests were refused meanwhile.
+        self._in_flight: Counter[int] = Counter()
         self._to_load: deque[CoordinatorContext[S]] = deque()
         self._loader: asyncio.Task[None] | None = None
+        self._commits = TimeoutQueue(_call_later, clock.monotonic, commit_timeout_s)
+        self._markers = TimeoutQueue(_call_later, clock.monotonic, marker_timeout_s)
 
     # Leadership
 
@@ -156,10 +202,10 @@ class CoordinatorRuntime(Generic[S]):
             context.state = FAILED
             log.error("%s cannot be loaded: %s", context.name, error)
             return
-        if start == end:
+        if start == end and not self._in_flight[partition]:
             self._activate(context)
         else:
-            self._schedule_load(context)
+            self._load_when_settled(context)
 
     def on_resignation(self, partition: int) -> None:
         context = self._contexts.pop(partition, None)
@@ -246,14 +292,15 @@ class CoordinatorRuntime(Generic[S]):
             timestamp=self._clock.wall_ms(),
             coordinator_epoch=coordinator_epoch,
         )
-        event = DeferredEvent([], [], done)
+        event = DeferredEvent(context.name, [], [], done)
         try:
             self._logs.append(partition, batch, partial(self._on_append_completed, context, event))
         except ProtocolError as error:
             done(error)
             return
-        context.in_flight += 1
+        self._in_flight[partition] += 1
         context.pending.append(event)
+        self._markers.add(event)
         try:
             context.shard.replay_end_transaction_marker(producer_id, producer_epoch, commits)
         except Exception as bug:
@@ -273,15 +320,16 @@ class CoordinatorRuntime(Generic[S]):
 
     def _apply_effects(self, context: CoordinatorContext[S], effects: Effects, now: Moment) -> None:
         """Append the records as one batch and replay them; replies and actions follow when the log has them."""
-        event = DeferredEvent(effects.replies, effects.actions)
+        event = DeferredEvent(context.name, effects.replies, effects.actions)
         if not effects.records:
             context.pending.append(event)
             if len(context.pending) == 1:
-                context.in_flight += 1
-                self._on_append_completed(context, event, None)
+                event.committed = True
+                self._answer_committed(context)
             else:
                 # What the replies say may rest on records that are not committed yet.
                 event.committed = True
+                self._commits.add(event)
             self._schedule_timer(context)
             return
         try:
@@ -299,8 +347,9 @@ class CoordinatorRuntime(Generic[S]):
             self._append_failed(context, effects, error)
             self._schedule_timer(context)
             return
-        context.in_flight += 1
+        self._in_flight[context.partition] += 1
         context.pending.append(event)
+        self._commits.add(event)
         producer_id, producer_epoch = effects.producer_id, effects.producer_epoch
         try:
             for index, record in enumerate(effects.records):
@@ -326,38 +375,50 @@ class CoordinatorRuntime(Generic[S]):
     def _on_append_completed(
         self, context: CoordinatorContext[S], event: DeferredEvent, error: ProtocolError | None
     ) -> None:
-        """A batch is committed, or never will be: reply to what waited for it, up to the first that still waits."""
-        context.in_flight -= 1
+        """A batch is committed, or never will be."""
+        self._in_flight[context.partition] -= 1
         if error is not None:
             if event in context.pending:
-                log.error("%s: an append failed, rebuilding from the log: %s", context.name, error)
-                self._reload(context)
+                self._lost_append(context, error)
         else:
             event.committed = True
-            while context.pending and context.pending[0].committed:
-                first = context.pending.popleft()
-                # Each by itself: one that fails keeps none of the others back.
-                for responder, response in first.replies:
-                    try:
-                        if isinstance(response, ProtocolError):
-                            responder.fail(response)
-                        else:
-                            responder.answer(response)
-                    except Exception as bug:
-                        fail(context.name, responder, log_bug(context.name, bug))
-                if first.callback is not None:
-                    try:
-                        first.callback(None)
-                    except Exception as bug:
-                        log_bug(context.name, bug)
-                for action in first.actions:
-                    try:
-                        self._perform(action)
-                    except Exception as bug:
-                        log_bug(context.name, bug)
-        if context.waits_for_log and context.in_flight == 0:
-            context.waits_for_log = False
-            self._schedule_load(context)
+            self._answer_committed(context)
+        waiting = self._contexts.get(context.partition)
+        if waiting is not None and waiting.waits_for_log:
+            self._load_when_settled(waiting)
+
+    def _answer_committed(self, context: CoordinatorContext[S]) -> None:
+        """Reply to what waited for a commit, up to the first that still waits."""
+        while context.pending and context.pending[0].committed:
+            first = context.pending.popleft()
+            first.done = True
+            # Each by itself: one that fails keeps none of the others back.
+            for responder, response in first.replies:
+                try:
+                    if isinstance(response, ProtocolError):
+                        responder.fail(response)
+                    else:
+                        responder.answer(response)
+                except Exception as bug:
+                    fail(context.name, responder, log_bug(context.name, bug))
+            if first.callback is not None:
+                try:
+                    first.callback(None)
+                except Exception as bug:
+                    log_bug(context.name, bug)
+            for action in first.actions:
+                try:
+                    self._perform(action)
+                except Exception as bug:
+                    log_bug(context.name, bug)
+
+    def _lost_append(self, context: CoordinatorContext[S], error: ProtocolError) -> None:
+        if isinstance(error, NotLeaderOrFollowerError):
+            # Another broker leads, which this one is told in a moment. The record is that one's to keep or to drop.
+            self.on_resignation(context.partition)
+            return
+        log.error("%s: an append failed, rebuilding from the log: %s", context.name, error)
+        self._reload(context)
 
     # Time
 
@@ -384,7 +445,11 @@ class CoordinatorRuntime(Generic[S]):
 
     # Loading and unloading
 
-    def _schedule_load(self, context: CoordinatorContext[S]) -> None:
+    def _load_when_settled(self, context: CoordinatorContext[S]) -> None:
+        """What is on its way to the disk may still get there, and is to be read then."""
+        context.waits_for_log = self._in_flight[context.partition] > 0
+        if context.waits_for_log:
+            return
         self._to_load.append(context)
         if self._loader is None:
             self._loader = self._tasks.spawn(f"loading {self.topic}", self._load_all())
@@ -392,25 +457,37 @@ class CoordinatorRuntime(Generic[S]):
     async def _load_all(self) -> None:
         try:
             while self._to_load:
-                await self._load(self._to_load.popleft())
+                context = self._to_load.popleft()
+                if self._is_current(context):
+                    await self._load(context)
         finally:
             self._loader = None
 
     async def _load(self, context: CoordinatorContext[S]) -> None:
         shard = context.shard
         try:
-            count = await load(shard, self.topic, context.partition, self._logs)
+            loaded = await load(shard, self.topic, context.partition, self._logs)
+            if not self._is_current(context, shard):
+                # The partition has moved on, or was lost, while its records were read.
+                return
+            log.debug("%s: loaded %d records", context.name, loaded.records)
+            # What is not committed could be lost with a leader: nobody is told of it before.
+            self._logs.when_committed(context.partition, loaded.end, partial(self._on_committed, context, shard))
         except (UnreadableLogError, StorageFault, ProtocolError) as problem:
-            log.error("%s", problem)
-            context.state = FAILED
-            return
+            if self._is_current(context, shard):
+                log.error("%s", problem)
+                context.state = FAILED
         except Exception as bug:
             log.error("%s cannot be loaded: a bug in braidlog", context.name, exc_info=bug)
             context.state = FAILED
-            return
-        # The partition may have moved on, or been lost, while its records were read.
-        if self._contexts.get(context.partition) is context and context.shard is shard:
-            log.debug("%s: loaded %d records", context.name, count)
+
+    def _is_current(self, context: CoordinatorContext[S], shard: S | None = None) -> bool:
+        """Whether the context is its partition's, and `shard` its shard."""
+        return self._contexts.get(context.partition) is context and (shard is None or context.shard is shard)
+
+    def _on_committed(self, context: CoordinatorContext[S], shard: S) -> None:
+        """The high watermark has reached the end of what was loaded."""
+        if self._is_current(context, shard) and context.state == LOADING:
             self._activate(context)
 
     def _activate(self, context: CoordinatorContext[S]) -> None:
@@ -421,11 +498,7 @@ class CoordinatorRuntime(Generic[S]):
         """The log is right, the shard may not be."""
         self._unload(context, CoordinatorNotAvailableError("a change could not be written; the broker's log says why"))
         context.shard = self._make_shard(context.leader_epoch)
-        if context.in_flight:
-            # What is on its way to the disk may still get there, and is to be read then.
-            context.waits_for_log = True
-        else:
-            self._schedule_load(context)
+        self._load_when_settled(context)
 
     def _unload(self, context: CoordinatorContext[S], error: ProtocolError) -> None:
         was_active = context.state == ACTIVE
@@ -437,12 +510,9 @@ class CoordinatorRuntime(Generic[S]):
         pending = list(context.pending)
         context.pending.clear()
         for event in pending:
-            try:
-                if event.callback is not None:
-                    event.callback(NotLeaderOrFollowerError(error.message))
-            except Exception as bug:
-                log_bug(context.name, bug)
-            fail_all(context.name, event.replies, error)
+            replies, event.replies = event.replies, []
+            event.refuse(NotLeaderOrFollowerError(error.message))
+            fail_all(context.name, replies, error)
         if was_active:
             fail_all(context.name, context.shard.on_unloaded(error).replies, error)
 

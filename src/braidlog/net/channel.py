@@ -10,6 +10,7 @@ What the transport is (a socket, TLS over a socket, a simulated connection) is t
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Final
 
@@ -23,6 +24,11 @@ from braidlog.net.round import Round
 # A peer with this many bytes of unread answers is backlogged, until no more than the second are left.
 BACKLOG_HIGH: Final = 1 << 20
 BACKLOG_LOW: Final = 1 << 18
+
+# The principal of a peer that has not said who it is.
+ANONYMOUS: Final = "ANONYMOUS"
+
+_numbers = itertools.count(1)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -46,6 +52,8 @@ class Channel:
     def __init__(
         self, handler: FrameHandler, round_: Round, memory: MemoryBudget, listener: str, peer_host: str
     ) -> None:
+        # The order in which connections came.
+        self.number: int = next(_numbers)
         self.handler = handler
         self.round = round_
         self.memory = memory
@@ -54,7 +62,12 @@ class Channel:
         # Learnt from ApiVersions v3+: what software the peer says it is; shown to operators.
         self.client_software = "unknown"
         self.client_software_version = "unknown"
-        self.principal = "ANONYMOUS"
+        # Who is behind the connection: a user's name, as the listener's authentication found it.
+        self.principal = ANONYMOUS
+        # Who lets the peer's requests pass to the others' handler; none where the listener asks for no login.
+        self.authenticator: FrameHandler | None = None
+        # The largest frame that is taken; a peer that has not logged in may be allowed less than the others.
+        self.max_frame = 0
         self.closed = False
         self.muted = False
         self.backlogged = False

@@ -19,7 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from librt.strings import read_i16_be, read_i32_be
 
@@ -56,6 +56,20 @@ _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 Warm = Callable[[FileSlice, Callable[[], None]], None]
 
 
+class StreamSocket(Protocol):
+    """What a connection needs of its socket: the kernel's own, or TLS over it (`tls_socket`)."""
+
+    def fileno(self) -> int: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def send(self, data: bytes | memoryview, flags: int = 0, /) -> int: ...
+
+    def getsockopt(self, level: int, option: int, /) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class ConnectionLimits:
     """What every connection of a listener obeys and counts into."""
 
@@ -71,7 +85,7 @@ class ConnectionLimits:
 class Connection(Channel):
     def __init__(
         self,
-        sock: socket.socket,
+        sock: StreamSocket,
         handler: FrameHandler,
         round_: Round,
         loop: asyncio.AbstractEventLoop,
@@ -80,8 +94,11 @@ class Connection(Channel):
         listener: str,
         peer_host: str,
         on_close: Callable[[Connection, str], None],
+        encrypts: bool = False,
     ) -> None:
+        """`encrypts` where the kernel cannot send files by itself, since their bytes change on the way."""
         super().__init__(handler, round_, limits.memory, listener, peer_host)
+        self.max_frame = limits.max_frame
         self.sock = sock
         self.fd = sock.fileno()
         self.last_active = time.monotonic()
@@ -89,6 +106,7 @@ class Connection(Channel):
         self._limits = limits
         self._warm = warm
         self._on_close = on_close
+        self._encrypts = encrypts
         self._reading = False
         self._writing = False
         # Whether the peer has reset the connection, so that only what has arrived can still be read.
@@ -175,9 +193,8 @@ class Connection(Channel):
                 self._wait_for_turn()
                 return
             size = int(read_i32_be(data, position))
-            if size <= 0 or size > self._limits.max_frame:
-                self._limits.malformed += 1
-                self.close(f"a request of {size} bytes (at most {self._limits.max_frame}: socket.request.max.bytes)")
+            if size <= 0 or size > self.max_frame:
+                self._refuse_size(size)
                 return
             frame_end = position + 4 + size
             if frame_end > end:
@@ -202,6 +219,12 @@ class Connection(Channel):
                 self._look_for_reset()
         else:
             self._charge(0)
+
+    def _refuse_size(self, size: int) -> None:
+        self._limits.malformed += 1
+        is_limited = self.max_frame < self._limits.max_frame
+        setting = "sasl.server.max.receive.size before a login" if is_limited else "socket.request.max.bytes"
+        self.close(f"a request of {size} bytes (at most {self.max_frame}: {setting})")
 
     def _look_for_reset(self) -> None:
         """Go on by ourselves where the peer has reset the connection: libuv tells of an error once and then no more.
@@ -445,17 +468,15 @@ class Connection(Channel):
         try:
             fd = file.fileno()
         except OSError:
-            # Not a file of the operating system: its bytes go the ordinary way.
-            rest = part.size - GATHER_SIZE
-            self._unsent[:1] = [FileSlice(file, part.position, min(part.size, GATHER_SIZE)).read()]
-            if rest > 0:
-                self._unsent.insert(1, FileSlice(file, part.position + GATHER_SIZE, rest))
-            return True
+            # Not a file of the operating system.
+            fd = -1
         size = min(part.size, SENDFILE_CHUNK)
-        if not _in_page_cache(fd, part.position, size):
+        if fd >= 0 and not _in_page_cache(fd, part.position, size):
             self._warming = True
             self._warm(FileSlice(file, part.position, size), self._on_warm)
             return False
+        if fd < 0 or self._encrypts:
+            return self._take_up(part)
         sent = os.sendfile(self.fd, fd, part.position, size)
         if sent == 0:
             self.close("a log file is shorter than its index says")
@@ -466,6 +487,18 @@ class Connection(Channel):
         else:
             self._unsent[0] = FileSlice(file, part.position + sent, part.size - sent)
         return sent == size
+
+    def _take_up(self, part: FileSlice) -> bool:
+        """Read the beginning of a file range, which then goes the ordinary way."""
+        size = min(part.size, GATHER_SIZE)
+        content = FileSlice(part.file, part.position, size).read()
+        if len(content) != size:
+            self.close("a log file is shorter than its index says")
+            return False
+        self._unsent[0] = content
+        if part.size > size:
+            self._unsent.insert(1, FileSlice(part.file, part.position + size, part.size - size))
+        return True
 
     def _on_warm(self) -> None:
         self._warming = False

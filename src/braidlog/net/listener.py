@@ -7,13 +7,18 @@ import errno
 import logging
 import socket
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from braidlog.core.errors import UserError
 from braidlog.core.types import Endpoint
-from braidlog.net.channel import FrameHandler
-from braidlog.net.connection import Connection, ConnectionLimits, Warm
+from braidlog.net.channel import ANONYMOUS, FrameHandler
+from braidlog.net.connection import Connection, ConnectionLimits, StreamSocket, Warm
 from braidlog.net.connection_quotas import UNTIL_ROOM, ConnectionQuotas
 from braidlog.net.round import Round
+
+if TYPE_CHECKING:
+    from braidlog.net.tls_socket import TlsAcceptor, TlsHandshake, TlsSocket
 
 log = logging.getLogger("braidlog.net")
 
@@ -68,7 +73,10 @@ class Listener:
         backlog: int = 50,
         send_buffer: int = -1,
         max_idle_s: float = 600.0,
+        tls: TlsAcceptor | None = None,
+        authenticate: Callable[[Connection], None] | None = None,
     ) -> None:
+        """`authenticate` has a new connection ask who is there, where the listener wants to know."""
         self.name = name
         self._sock = sock
         self._handler = handler
@@ -80,6 +88,12 @@ class Listener:
         self._backlog = backlog
         self._send_buffer = send_buffer
         self._max_idle_s = max_idle_s
+        self.tls = tls
+        self._authenticate = authenticate
+        # Connections that are not in TLS yet; a dict as an ordered set.
+        self._handshakes: dict[int, TlsHandshake] = {}
+        # Whose handshake failed, until they are closed.
+        self._refused: dict[int, TlsSocket] = {}
         self._connections: dict[int, Connection] = {}
         self._accepting = False
         # Accepting goes on when another connection has left.
@@ -96,7 +110,7 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        return len(self._connections)
+        return len(self._connections) + len(self._handshakes)
 
     def start(self) -> None:
         """From here on clients can connect; the broker calls it when it can answer them."""
@@ -153,6 +167,42 @@ class Listener:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._send_buffer > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        self.accepted += 1
+        if self.tls is None:
+            self._serve(sock, host)
+        else:
+            self._shake_hands(self.tls, sock, host)
+
+    def _shake_hands(self, tls: TlsAcceptor, sock: socket.socket, host: str) -> None:
+        fd = sock.fileno()
+
+        def ended(problem: OSError | None) -> None:
+            handshake = self._handshakes.pop(fd)
+            secured = handshake.sock
+            principal = tls.identify(secured, host) if problem is None else None
+            if principal is not None:
+                connection = self._serve(secured, host, principal, encrypts=True)
+                # Requests may have come with the end of the handshake.
+                connection.on_readable()
+                return
+            self._quotas.release(self.name, host)
+            delay = tls.failure_delay_s if problem is None else tls.delay_s(host, problem)
+            if delay > 0:
+                self._refused[fd] = secured
+                self._loop.call_later(delay, self._close_refused, fd)
+            elif not handshake.in_thread:
+                secured.close()
+
+        self._handshakes[fd] = tls.shake_hands(sock, self._loop, ended)
+
+    def _close_refused(self, fd: int) -> None:
+        refused = self._refused.pop(fd, None)
+        if refused is not None:
+            refused.close()
+
+    def _serve(
+        self, sock: StreamSocket, host: str, principal: str = ANONYMOUS, *, encrypts: bool = False
+    ) -> Connection:
         connection = Connection(
             sock,
             self._handler,
@@ -163,10 +213,14 @@ class Listener:
             self.name,
             host,
             self._on_close,
+            encrypts,
         )
-        self.accepted += 1
+        connection.principal = principal
         self._connections[connection.fd] = connection
+        if self._authenticate is not None:
+            self._authenticate(connection)
         connection.start()
+        return connection
 
     def _on_close(self, connection: Connection, reason: str) -> None:
         log.debug("connection from %s closed: %s", connection.peer_host, reason)
@@ -215,5 +269,9 @@ class Listener:
     def close(self) -> None:
         self._quotas.on_room.remove(self._room_made)
         self._quotas.on_excess.remove(self._close_excess)
+        for handshake in list(self._handshakes.values()):
+            handshake.cancel()
+        for fd in list(self._refused):
+            self._close_refused(fd)
         for connection in list(self._connections.values()):
             connection.close("the broker is stopping")

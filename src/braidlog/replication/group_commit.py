@@ -5,7 +5,8 @@
                                             → high watermark, waiting fetches → acknowledgement
 
 No record is shown to readers, and none acknowledged, before the write has returned; in fsync mode before the fdatasync
-that covers it has: an offset that was once readable never later holds other bytes.
+that covers it has: an offset that was once readable never later holds other bytes. With other replicas acks=all also
+waits for the high watermark; followers are woken by the write, once all logs of the round are written.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import mypyc_attr
-
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault
-from braidlog.core.protocol_errors import KafkaStorageError, ProtocolError
+from braidlog.core.protocol_errors import KafkaStorageError
 from braidlog.core.slices import ByteSlice
 from braidlog.metrics import Histogram
 from braidlog.net.round import Round
-from braidlog.replication.partition import Partition
+from braidlog.replication.partition import ACKS_ALL, Partition
+from braidlog.replication.pending_ack import PendingAck
 from braidlog.storage.log.unified_log import LogAppendInfo, UnifiedLog
 from braidlog.wire.records.append_policy import ValidatedRecords
 
@@ -34,53 +34,17 @@ _SYNCED_SIDE_BY_SIDE: Final = 8
 RunInDirectory = Callable[[str, Callable[[], None], Callable[[Exception | None], None]], None]
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class PendingAck:
-    """Appends of one request that must be durable before it is answered."""
-
-    def __init__(self) -> None:
-        # The request itself holds one until everything of it is staged.
-        self.outstanding = 1
-        self.failures: dict[tuple[str, int], StorageFault] = {}
-
-    def release(self) -> None:
-        self.outstanding -= 1
-        if self.outstanding == 0:
-            self.on_durable()
-
-    def fail(self, partition: Partition, fault: StorageFault) -> None:
-        self.failures[(partition.topic, partition.index)] = fault
-
-    def on_durable(self) -> None:
-        raise NotImplementedError
-
-    def on_failure(self) -> None:
-        """Answering failed, a bug: the peer that waits for the answer must not wait for ever."""
-
-
-class AppendAck(PendingAck):
-    """One append and its callback: called once, with None when the append is durable. The caller never releases it."""
-
-    def __init__(self, callback: Callable[[ProtocolError | None], None]) -> None:
-        super().__init__()
-        self._callback = callback
-
-    def release(self) -> None:
-        error: ProtocolError | None = None
-        for fault in self.failures.values():
-            error = KafkaStorageError(str(fault))
-        self._callback(error)
-
-
 class _PendingSync:
     """What of one log is written and waits to be synced."""
 
-    __slots__ = ("acks", "end", "log", "partition", "problem", "size")
+    __slots__ = ("acks", "end", "log", "partition", "problem", "size", "truncation_count")
 
     def __init__(self, partition: Partition, partition_log: UnifiedLog) -> None:
         self.partition = partition
         self.log = partition_log
         self.end = 0
+        # Of the log then: what was truncated since is not vouched for, though it was synced.
+        self.truncation_count = 0
         self.size = 0
         self.acks: list[PendingAck] = []
         self.problem: Exception | None = None
@@ -119,6 +83,8 @@ class Committer:
         self._directories: dict[str, _DirectorySyncs] = {}
         # Milliseconds that each sync took; set by the metrics page.
         self.sync_times: Histogram | None = None
+        # Called when everything of a round is written: the fetches of followers that were woken are answered.
+        self.after_writing: Callable[[], None] | None = None
         round_.on_commit(self.commit)
 
     @property
@@ -143,6 +109,7 @@ class Committer:
     ) -> LogAppendInfo:
         """Validate and stage in the partition's log; `ack` is released once the append is durable or has failed.
 
+        With acks=all and other replicas it is released a second time, when the append is committed.
         Where this raises, nothing was staged and `ack` is left alone. A disk that fails takes its directory offline
         and is raised as KAFKA_STORAGE_ERROR. All arguments are positional, since compiled callers pass those cheaply.
         """
@@ -153,6 +120,8 @@ class Committer:
             raise KafkaStorageError(str(fault)) from fault
         # A duplicate, too, is acknowledged only when the batch that it repeats is durable.
         ack.outstanding += 1
+        if partition.progress is not None and acks == ACKS_ALL:
+            partition.wait_for_commit(info.last_offset + 1, ack)
         waiting = self._dirty.get(partition)
         if waiting is None:
             self._dirty[partition] = [ack]
@@ -160,10 +129,10 @@ class Committer:
         else:
             waiting.append(ack)
         if info.rolled:
-            self._sync_rolled(partition, info.first_offset)
+            self.sync_rolled(partition, info.first_offset)
         return info
 
-    def _sync_rolled(self, partition: Partition, offset: int) -> None:
+    def sync_rolled(self, partition: Partition, offset: int) -> None:
         """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
         partition_log = partition.log
         if partition_log is None:
@@ -196,6 +165,8 @@ class Committer:
                 except Exception as problem:
                     self._complete(partition, acks, self._write_fault(partition, problem))
                     continue
+                if partition.followers:
+                    partition.on_written(size)
                 if partition_log.sync_is_due() or (self._directories and self._is_syncing(partition)):
                     self._wait_for_sync(partition, partition_log, acks, size)
                 else:
@@ -203,6 +174,8 @@ class Committer:
         for path, directory in self._directories.items():
             if directory.waiting and not directory.running:
                 self._start_group(path, directory)
+        if self.after_writing is not None:
+            self.after_writing()
 
     def _write_fault(self, partition: Partition, problem: Exception) -> StorageFault:
         if isinstance(problem, StorageFault):
@@ -223,10 +196,14 @@ class Committer:
                 # The records are durable all the same, so the requests succeed.
                 message = "waking the readers of %s-%d failed, a bug in braidlog, please report it"
                 log.error(message, partition.topic, partition.index, exc_info=problem)
+        error: KafkaStorageError | None = None
+        if fault is not None:
+            error = KafkaStorageError(str(fault))
+            partition.on_write_failed(error)
         for ack in acks:
             try:
-                if fault is not None:
-                    ack.fail(partition, fault)
+                if error is not None:
+                    ack.fail(partition.topic, partition.index, error)
                 ack.release()
             except Exception as problem:
                 # One request's failure is not that of the others in its round.
@@ -248,6 +225,7 @@ class Committer:
         if due is None:
             due = directory.waiting[partition] = _PendingSync(partition, partition_log)
         due.end = partition_log.log_end_offset
+        due.truncation_count = partition_log.truncation_count
         due.size += size
         due.acks += acks
 
@@ -294,10 +272,10 @@ class Committer:
             problem = due.problem
             if problem is not None:
                 self._complete(due.partition, due.acks, self._sync_fault(due, problem))
-            elif due.partition.log is due.log:
+            elif due.partition.log is due.log and due.truncation_count == due.log.truncation_count:
                 self._complete(due.partition, due.acks, None, due.end, due.size)
             else:
-                # The partition has another log now, or none: its readers see nothing of this one.
+                # The partition has another log now, or none, or followed another leader: readers see nothing of this.
                 self._complete(due.partition, due.acks, None)
         if directory.waiting:
             self._start_group(path, directory)

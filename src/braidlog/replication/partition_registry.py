@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NotLeaderOrFollowerError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.replication.partition import Partition
 
@@ -50,7 +51,13 @@ class PartitionRegistry:
 
     def add(self, partition: Partition) -> None:
         self._topics.setdefault(partition.topic, {})[partition.index] = partition
-        self._names[partition.topic_id] = partition.topic
+        self.assign_topic_id(partition, partition.topic_id)
+
+    def assign_topic_id(self, partition: Partition, topic_id: bytes) -> None:
+        """A topic that an older controller made has none (ZERO_ID) until a newer one gives it one."""
+        partition.topic_id = topic_id
+        if topic_id != ZERO_ID:
+            self._names[topic_id] = partition.topic
 
     def remove(self, topic: str, index: int) -> None:
         """Forget a partition that is deleted here."""

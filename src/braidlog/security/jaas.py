@@ -17,7 +17,8 @@ from braidlog.core.errors import UserError
 PLAIN: Final = "PlainLoginModule"
 SCRAM: Final = "ScramLoginModule"
 OAUTHBEARER: Final = "OAuthBearerLoginModule"
-_KNOWN: Final = (PLAIN, SCRAM, OAUTHBEARER)
+KERBEROS: Final = "Krb5LoginModule"
+_KNOWN: Final = (PLAIN, SCRAM, OAUTHBEARER, KERBEROS)
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN: Final = re.compile(
@@ -53,7 +54,7 @@ def parse_jaas(text: str) -> LoginModule:
     (name, _), *rest = tokens[:-1] or [("", False)]
     short = name.rpartition(".")[2]
     if short not in _KNOWN:
-        raise _wrong(f"the login module has to be one of Kafka's: {', '.join(_KNOWN)}")
+        raise _wrong(f"the login module has to be one of {', '.join(_KNOWN)}")
     if not rest or rest[0][0].lower() not in _FLAGS:
         raise _wrong(f"after {short} comes one of {', '.join(_FLAGS)}")
     return LoginModule(short, _options(rest[1:]))

@@ -2,7 +2,7 @@ r"""OAUTHBEARER (RFC 7628, KIP-255): a token from an issuer.
 
 client   n,,\x01auth=Bearer <token>[\x01<extension>=<value>]…\x01\x01
 server   nothing: accepted      or   {"status": "invalid_token", "scope": …, "openid-configuration": …}
-client                               \x01, whereupon the server ends the exchange
+client                               \x01, whereupon the server refuses the login with the same text
 
 Unsecured JSON web tokens (RFC 7515, `alg: none`) are what Kafka takes where nothing else is set up. They are not
 signed: for development only. The options are those of Kafka's OAuthBearerLoginModule.
@@ -16,13 +16,17 @@ signed: for development only. The options are those of Kafka's OAuthBearerLoginM
 from __future__ import annotations
 
 import json
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import SaslAuthenticationFailedError
 from braidlog.security.credentials import BearerToken
 from braidlog.security.sasl_client import SaslClient, SaslProtocolError, SaslRefused, State
+from braidlog.security.sasl_server import SaslServer, ServerState, refused, text_of
+from braidlog.security.token_validation import TokenRefusedError, TokenValidator
 
 MECHANISM: Final = "OAUTHBEARER"
 _SEPARATOR: Final = "\x01"
@@ -64,6 +68,61 @@ def _refusal_text(challenge: bytes) -> str:
     if error.get("openid-configuration"):
         words.append(f"tokens are issued as {error['openid-configuration']} says")
     return "".join(sign if sign.isprintable() else "?" for sign in ", ".join(words)[:300])
+
+
+_FIRST: Final = re.compile(
+    r"n,(?:a=(?P<authzid>(?:[\x02-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+))?,\x01"
+    r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7E \t\r\n]+\x01)*)\x01"
+)
+_AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+
+
+class OAuthBearerSaslServer(SaslServer):
+    mechanism = MECHANISM
+
+    def __init__(self, validate: TokenValidator) -> None:
+        super().__init__()
+        self._validate = validate
+        self._error = ""
+        # What the client sent besides (KIP-342); nothing here asks for any of it.
+        self.extensions: dict[str, str] = {}
+
+    def _evaluate(self, message: bytes) -> bytes:
+        if self.state is ServerState.CHALLENGED:
+            # What is not the acknowledgement is no second attempt either.
+            raise SaslAuthenticationFailedError(self._error) if message == _SEPARATOR.encode() else refused(MECHANISM)
+        found = _FIRST.fullmatch(text_of(message, MECHANISM))
+        if found is None:
+            raise refused(MECHANISM)
+        pairs = [pair.partition("=") for pair in found["pairs"].split("\x01") if pair]
+        self.extensions = {name: value for name, _, value in pairs}
+        auth = _AUTH.fullmatch(self.extensions.pop("auth", ""))
+        if auth is None or auth["scheme"].lower() != "bearer":
+            raise refused(MECHANISM)
+        try:
+            token = self._validate(auth["token"])
+        except TokenRefusedError as problem:
+            return self._challenge(problem)
+        authorization_id = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+        self.user = token.user
+        if authorization_id not in ("", self.user):
+            raise SaslAuthenticationFailedError(
+                "Authentication failed: Client requested an authorization id that is different from the token's "
+                "principal name"
+            )
+        self.expires_ms = token.expires_ms
+        self._move(ServerState.COMPLETE)
+        return b""
+
+    def _challenge(self, problem: TokenRefusedError) -> bytes:
+        self.reason = f"the token is not accepted: {problem}"
+        said = {"status": problem.status, "scope": problem.scope}
+        self._error = json.dumps({name: text for name, text in said.items() if text}, separators=(",", ":"))
+        self._move(ServerState.CHALLENGED)
+        return self._error.encode()
+
+
+# Unsecured tokens
 
 
 PREFIX: Final = "unsecuredLogin"

@@ -111,6 +111,8 @@ class BackgroundJobs:
             deleted = log.delete_segments(plan.count)
             _log.info("%s: deleting segments: %s", partition, ", ".join(plan.reasons))
             manager.deletion.remove_segments_later(partition, log, deleted)
+            for listener in manager.registry.on_log_start_moved:
+                listener(partition)
 
     def flush(self) -> Iterator[Work | None]:
         """Sync the logs whose flush.ms has passed since they were last synced."""

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-# A broker is ready in a tenth of a second; a machine that is busy with other tests may take a hundred times that.
-START_TIMEOUT_S: Final = 60.0
-STOP_TIMEOUT_S: Final = 60.0
-
 # What a test wants of a broker of its own. A test that asks for something else is given that.
 TEST_SETTINGS: Final[Mapping[str, str]] = {
     # No fixed port: brokers of several test runs share the machine.
@@ -21,10 +17,6 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
     # The files of a deleted topic go soon.
     "log.segment.delete.delay.ms": "1000",
 }
-
-
-class BrokerFailed(Exception):
-    """The broker did not start, did not stop, or died; the text has the reason and its last log lines."""
 
 
 class BrokerInstance(Protocol):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from braidlog.core.errors import BraidlogError
-from braidlog.testing.broker_instance import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed
+from braidlog.local_cluster.broker_process import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed
 
 if TYPE_CHECKING:
     from braidlog.broker.server import Server

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that give a test a real broker.
+"""The pytest plugin: fixtures that give a test a real broker, or a cluster of three.
 
     def test_round_trip(braidlog_broker):
         topic = braidlog_broker.create_topic(partitions=3)
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 if TYPE_CHECKING:
+    from braidlog.local_cluster.zookeeper import ZooKeeper
+    from braidlog.testing.cluster import Cluster
     from braidlog.testing.running_broker import Broker, Kind
 
 _KINDS: Final = ("thread", "process")
 _LOG_LINES: Final = 60
+_SECURITY: Final = ("tls", "users", "mechanism")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "braidlog(kind='thread' | 'process', settings={...}): how braidlog_fresh_broker is run for this test",
+        "braidlog(kind='thread' | 'process', settings={...}, tls=True | 'mutual', users={...}, mechanism='...'): how "
+        "braidlog_fresh_broker is run for this test",
     )
 
 
@@ -52,18 +56,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         for name, value in getattr(item, "funcargs", {}).items():
-            if _is_broker(value):
+            if _has_brokers(value):
                 text = value.log(_LOG_LINES)
                 if text:
                     report.sections.append((f"log of {name}", text))
     return report
 
 
-def _is_broker(value: object) -> bool:
+def _has_brokers(value: object) -> bool:
     import sys
 
-    module = sys.modules.get("braidlog.testing.running_broker")
-    return module is not None and isinstance(value, module.Broker)
+    module = sys.modules.get("braidlog.testing.client_factory")
+    return module is not None and isinstance(value, module.ClientFactory)
 
 
 @pytest.fixture(scope="session")
@@ -110,9 +114,30 @@ def braidlog_fresh_broker(
     asked: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     kind = cast("Kind", asked.pop("kind", braidlog_kind))
     settings = {**braidlog_settings, **asked.pop("settings", {})}
-    if asked or (marker is not None and marker.args):
-        raise pytest.UsageError("@pytest.mark.braidlog takes kind=... and settings={...}, nothing else")
-    with _broker(kind, settings, tmp_path_factory.mktemp("braidlog") / "data") as broker:
+    if not asked.keys() <= set(_SECURITY) or (marker is not None and marker.args):
+        raise pytest.UsageError(
+            f"@pytest.mark.braidlog takes kind=... and settings={{...}}, and {', '.join(_SECURITY)}; nothing else"
+        )
+    with _broker(kind, settings, tmp_path_factory.mktemp("braidlog") / "data", **asked) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def braidlog_users() -> Mapping[str, str]:
+    """Who may log in to braidlog_secured_broker, passwords by name; a project overrides this fixture."""
+    return {"alice": "alice's password", "bob": "bob's password"}
+
+
+@pytest.fixture(scope="session")
+def braidlog_secured_broker(
+    braidlog_kind: Kind,
+    braidlog_settings: Mapping[str, object],
+    braidlog_users: Mapping[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Broker]:
+    """One broker for the whole run that speaks TLS and has users, who log in with SCRAM-SHA-512."""
+    data_dir = tmp_path_factory.mktemp("braidlog-secured") / "data"
+    with _broker(braidlog_kind, braidlog_settings, data_dir, tls=True, users=braidlog_users) as broker:
         yield broker
 
 
@@ -125,7 +150,30 @@ def braidlog_topic(request: pytest.FixtureRequest, braidlog_broker: Broker) -> I
         braidlog_broker.delete_topic(name)
 
 
-def _broker(kind: Kind, settings: Mapping[str, object], data_dir: Any) -> Broker:
+def _broker(kind: Kind, settings: Mapping[str, object], data_dir: Any, **security: Any) -> Broker:
     from braidlog.testing.running_broker import Broker
 
-    return Broker(kind, settings=settings, data_dir=data_dir)
+    return Broker(kind, settings=settings, data_dir=data_dir, **security)
+
+
+@pytest.fixture(scope="session")
+def braidlog_zookeeper() -> Iterator[ZooKeeper]:
+    """One ZooKeeper server for the whole run; it needs Java, and the jar that comes with PySpark or Debian."""
+    from braidlog.local_cluster.zookeeper import ZooKeeper
+
+    with ZooKeeper() as zookeeper:
+        yield zookeeper
+
+
+@pytest.fixture(scope="session")
+def braidlog_cluster(
+    braidlog_zookeeper: ZooKeeper, braidlog_settings: Mapping[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers for the whole run, each a process; a test that ends one of them starts it again."""
+    from braidlog.testing.cluster import Cluster
+
+    directory = tmp_path_factory.mktemp("braidlog-cluster")
+    with Cluster(
+        settings=braidlog_settings, directory=directory, zookeeper=braidlog_zookeeper, chroot="/shared"
+    ) as made:
+        yield made

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import re
-import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from braidlog.testing.broker_instance import TEST_SETTINGS, BrokerFailed, BrokerInstance
+from braidlog.local_cluster.broker_process import BrokerFailed
+from braidlog.testing.broker_instance import TEST_SETTINGS, BrokerInstance
+from braidlog.testing.broker_security import BrokerSecurity, Library, Mechanism
+from braidlog.testing.client_factory import ClientFactory, config_texts
 
 if TYPE_CHECKING:
-    from braidlog.client.admin.admin import Admin
-    from braidlog.client.admin.cluster_connection import ClusterConnection
-    from braidlog.client.consumer.consumer import Consumer
-    from braidlog.client.producer.producer import Producer
-    from braidlog.client.typed_settings import AdminSettings, ConsumerSettings, ProducerSettings
+    from braidlog.client.admin.scram import ScramMechanism
 
 __all__ = ["Broker", "BrokerFailed", "Kind"]
 
@@ -29,19 +24,16 @@ KINDS: Final[tuple[Kind, ...]] = ("thread", "process")
 
 _LOOPBACK: Final = "127.0.0.1"
 _CLOSE_S: Final = 10.0
-_TOPIC_TIMEOUT_S: Final = 30.0
-# The name of a topic may have 249 characters; the number that makes it unique needs some.
-_LONGEST_PREFIX: Final = 200
-
-_numbers = itertools.count(1)
-_run = secrets.token_hex(3)
 
 
-class Broker:
+class Broker(ClientFactory):
     """`with Broker() as broker:`, or `start` and `close`.
 
     `kind` is "thread" (in this process, the quickest) or "process" (can be killed). `settings` are the broker's, by
     Kafka's names. `data_dir` is kept if it is given, and a temporary one if not.
+
+    With `tls` it speaks TLS, with certificates of its own; "mutual" asks clients for theirs. With `users`, passwords by
+    name, clients log in with the `mechanism`. `client_settings` has what a client needs; those made here have it.
     """
 
     def __init__(
@@ -51,6 +43,9 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         data_dir: str | Path | None = None,
         port: int = 0,
+        tls: bool | Literal["mutual"] = False,
+        users: Mapping[str, str] | None = None,
+        mechanism: Mechanism = "SCRAM-SHA-512",
     ) -> None:
         if kind not in KINDS:
             raise ValueError(f"kind is {kind!r}; there are {' and '.join(map(repr, KINDS))}")
@@ -58,11 +53,12 @@ class Broker:
         self.settings = {**TEST_SETTINGS, **config_texts(settings or {})}
         self.host = _LOOPBACK
         self.port = port
+        self._security = BrokerSecurity(tls, dict(users or {}), mechanism)
+        self._setup_port = 0
         self._given_data_dir = None if data_dir is None else Path(data_dir)
         self._place: Path | None = None
         self._life: BrokerInstance | None = None
-        # How to close each, and whether that can be given a time.
-        self._clients: list[tuple[Callable[..., None], bool]] = []
+        super().__init__()
 
     # Life
 
@@ -74,26 +70,47 @@ class Broker:
         if self._place is None:
             self._place = Path(tempfile.mkdtemp(prefix="braidlog-"))
         life = self._new_instance(self._place / "broker.log")
-        settings = {
-            **self.settings,
-            "log.dirs": str(self.data_dir),
-            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
-        }
         try:
-            self.port = life.start(settings)
+            self.port = life.start(self._all_settings())
         except BaseException:
             if is_first:
                 self._remove_place()
             raise
         self._life = life
+        if is_first and self._security.scram_mechanism is not None:
+            try:
+                self._create_users(self._security.scram_mechanism)
+            except BaseException:
+                self.close()
+                raise
         return self
+
+    def _all_settings(self) -> dict[str, str]:
+        own = {"log.dirs": str(self.data_dir), "listeners": f"PLAINTEXT://{self.host}:{self.port}"}
+        if not self._security.is_needed:
+            return {**self.settings, **own}
+        if not self._setup_port:
+            from braidlog.local_cluster.zookeeper import lasting_ports
+
+            (self._setup_port,) = lasting_ports(1)
+        self._security.make_certificates(self._certificates)
+        own["listeners"] = f"CLIENTS://{self.host}:{self.port},SETUP://{self.host}:{self._setup_port}"
+        return {**self._security.settings(self._certificates), **self.settings, **own}
+
+    def _create_users(self, mechanism: ScramMechanism) -> None:
+        from braidlog.client.admin.admin import admin_over
+        from braidlog.client.admin.scram import ScramUpsertion
+
+        with self._cluster() as cluster:
+            changes = [ScramUpsertion(name, password, mechanism) for name, password in self._security.users.items()]
+            admin_over(cluster).alter_scram_users(changes).raise_for_errors()
 
     def _new_instance(self, log_path: Path) -> BrokerInstance:
         if self.kind == "thread":
             from braidlog.testing.in_process import BrokerThread
 
             return BrokerThread()
-        from braidlog.testing.subprocess_broker import BrokerProcess
+        from braidlog.local_cluster.broker_process import BrokerProcess
 
         return BrokerProcess(log_path)
 
@@ -118,7 +135,7 @@ class Broker:
     def close(self) -> None:
         """Close the clients it gave out, stop, and remove the data unless the caller said where to keep it."""
         try:
-            self._close_clients()
+            self.close_clients(_CLOSE_S if self.is_running else 0.0)
         finally:
             try:
                 self.stop()
@@ -129,19 +146,6 @@ class Broker:
         place, self._place = self._place, None
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
-
-    def _close_clients(self) -> None:
-        """What they have left to log can be read only while the pipe is open."""
-        problems: list[Exception] = []
-        patience_s = _CLOSE_S if self.is_running else 0.0
-        while self._clients:
-            close, takes_time = self._clients.pop()
-            try:
-                close(patience_s) if takes_time else close()
-            except Exception as problem:
-                problems.append(problem)
-        if problems:
-            raise problems[0]
 
     def __enter__(self) -> Self:
         return self.start()
@@ -169,6 +173,31 @@ class Broker:
         return f"{self.host}:{self.port}"
 
     @property
+    def _setup_servers(self) -> str:
+        return f"{self.host}:{self._setup_port}" if self._setup_port else self.bootstrap_servers
+
+    def client_settings(self, library: Library = "braidlog", *, user: str | None = None) -> dict[str, Any]:
+        """What a client of that library needs to be let in, with the address; as `user`, or as the first of them.
+
+        For "braidlog", "kafka-python" and "aiokafka" they are keyword arguments, for "confluent-kafka" and "java"
+        properties.
+        """
+        dotted = library in ("confluent-kafka", "java")
+        address = {"bootstrap.servers" if dotted else "bootstrap_servers": self.bootstrap_servers}
+        if not self._security.is_needed:
+            return address
+        return {**address, **self._security.client_settings(library, user, self._certificates)}
+
+    def _client_defaults(self) -> dict[str, Any]:
+        return self.client_settings()
+
+    @property
+    def _certificates(self) -> Path:
+        if self._place is None:
+            raise BrokerFailed("the broker has no certificates yet: start it first, or use it in a `with`")
+        return self._place / "tls"
+
+    @property
     def data_dir(self) -> Path:
         if self._given_data_dir is not None:
             return self._given_data_dir
@@ -191,80 +220,3 @@ class Broker:
         if self._place is None or self.kind == "thread":
             return ""
         return self._new_instance(self._place / "broker.log").log(last)
-
-    # Topics
-
-    def unique_topic(self, prefix: str = "test") -> str:
-        """A topic name that is used nowhere else; nothing is created."""
-        return unique_topic(prefix)
-
-    def create_topic(self, name: str | None = None, partitions: int = 1, **configs: object) -> str:
-        """Create a topic, under a unique name if none is given; returns the name.
-
-        `configs` are the topic's, with underscores for dots: `cleanup_policy="compact"`, `retention_ms=1000`.
-        """
-        from braidlog.client.admin.admin import admin_over
-        from braidlog.client.admin.topics import NewTopic
-
-        name = unique_topic() if name is None else name
-        with self._cluster() as cluster:
-            wanted = NewTopic(name, partitions, 1, config_texts(configs))
-            admin_over(cluster).create_topics([wanted]).raise_for_errors()
-        return name
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until it is gone."""
-        from braidlog.client.admin.admin import admin_over
-
-        with self._cluster() as cluster:
-            admin_over(cluster).delete_topics([name]).raise_for_errors()
-
-    def _cluster(self) -> ClusterConnection:
-        from braidlog.client.admin.cluster_connection import ClusterConnection
-
-        return ClusterConnection(self.bootstrap_servers, _TOPIC_TIMEOUT_S)
-
-    # Clients of braidlog's own; closed with the broker at the latest
-
-    def producer(self, **settings: Unpack[ProducerSettings]) -> Producer:
-        from braidlog.client.producer.producer import Producer
-
-        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
-        producer = Producer(**settings)
-        self._clients.append((producer.close, True))
-        return producer
-
-    def consumer(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> Consumer:
-        """A consumer; of these topics from their beginning, unless the settings say otherwise.
-
-        Without `group_id` it reads all of their partitions by itself.
-        """
-        from braidlog.client.consumer.consumer import Consumer
-
-        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
-        settings.setdefault("auto_offset_reset", "earliest")
-        consumer = Consumer(*topics, **settings)
-        self._clients.append((consumer.close, True))
-        return consumer
-
-    def admin(self, **settings: Unpack[AdminSettings]) -> Admin:
-        from braidlog.client.admin.admin import Admin
-
-        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
-        admin = Admin(**settings)
-        self._clients.append((admin.close, False))
-        return admin
-
-
-def unique_topic(prefix: str = "test") -> str:
-    """A legal name that was never given before, in this process or another."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", prefix).strip("-") or "test"
-    return f"{stem[:_LONGEST_PREFIX]}-{_run}-{os.getpid()}-{next(_numbers)}"
-
-
-def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """`retention_ms=1000` and `{"retention.ms": 1000}` say the same; True and False as Kafka writes them."""
-    return {
-        name if "." in name else name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in configs.items()
-    }

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from braidlog import __version__
 from braidlog.client import Consumer, Delivery, Producer, TopicPartition
 from braidlog.client.admin import Admin, ConfigResource, NewTopic
 from braidlog.client.errors import ClientError
 from braidlog.cluster import loading, paths, records
+from braidlog.cluster.store import Delete, NoNodeError
 from braidlog.cluster.tree import Transaction
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ProtocolError
@@ -35,6 +36,9 @@ from support.simulation.invariants import InvariantBroken, check
 from support.simulation.store_history import StoreHistory
 
 T = TypeVar("T")
+# Called as a method of a workload, with the broker that was drawn; and each with its weight.
+Fault: TypeAlias = Callable[[Any, SimulatedBroker], None]
+Faults: TypeAlias = tuple[tuple[Fault, int], ...]
 
 # Within this time after the last fault every broker knows what the store says: a session that has to end (6 s, and a
 # tick), a request to one that is gone (4 s), the longest pause between two elections (10 s), and what follows.
@@ -63,7 +67,12 @@ SETTINGS: Final = {
 
 
 class ClusterWorkload:
-    def __init__(self, cluster: SimulatedCluster, steps: int) -> None:
+    # Settings of topics that the operator changes, each with its values.
+    changes = CHANGES
+
+    def __init__(self, cluster: SimulatedCluster, steps: int, faults: Faults | None = None) -> None:
+        """`faults` are those that may happen, each with its weight; all of them where none are given."""
+        self._faults_drawn = FAULTS if faults is None else faults
         self.store = StoreHistory(cluster.zookeeper)
         self.history = ClusterHistory(self.store)
         self._cluster = cluster
@@ -88,18 +97,15 @@ class ClusterWorkload:
         await self._cluster.start()
         for broker in self._cluster.brokers:
             self._spawn(self._keep_up(broker), f"supervisor of {broker.name}")
-        self._start("operator", self._operate)
-        self._start("first", self._produce)
-        self._start("second", self._produce)
-        self._start("reader", self._consume)
-        self._start("ids", self._allocate_ids)
+        await self._start_clients()
         for _ in range(FIRST_ACKNOWLEDGED_S):
             await self._check_after(1.0)
-            if self.history.acknowledged:
+            if self._are_at_work():
                 break
         for _ in range(self._steps):
             await self._check_after(self._random.random() * 4)
-            fault = self._random.choices([each for each, _ in FAULTS], [weight for _, weight in FAULTS])[0]
+            drawn = self._faults_drawn
+            fault = self._random.choices([each for each, _ in drawn], [weight for _, weight in drawn])[0]
             self._note(f"FAULT {fault.__name__.strip('_')}")
             fault(self, self._random.choice(self._cluster.brokers))
         await self._check_after(self._random.random() * 4)
@@ -107,6 +113,20 @@ class ClusterWorkload:
         await self._until_converged()
         await self._read_all()
         self._check()
+
+    async def _start_clients(self) -> None:
+        self._start("operator", self._operate)
+        self._start("first", self._produce)
+        self._start("second", self._produce)
+        self._start("reader", self._consume)
+        self._start("ids", self._allocate_ids)
+
+    def _are_at_work(self) -> bool:
+        return bool(self.history.acknowledged)
+
+    def _stop_clients(self) -> None:
+        """Soon: what they asked before may still come."""
+        self._running = False
 
     # Looking
 
@@ -133,6 +153,8 @@ class ClusterWorkload:
             each.cancel()
         self._pause_after_write = None
         self._cluster.heal()
+        # One that is being stopped is still up.
+        await asyncio.gather(*(task for task in self._tasks if task.get_name() == "stop"), return_exceptions=True)
         loop = self._simulation.loop
         deadline = loop.time() + RESTARTED_S
         while not all(broker.is_up and not broker.is_paused for broker in self._cluster.brokers):
@@ -142,7 +164,7 @@ class ClusterWorkload:
 
     async def _until_converged(self) -> None:
         """Clients stop changing things first: only what they asked before may still come."""
-        self._running = False
+        self._stop_clients()
         loop = self._simulation.loop
         began = loop.time()
         problem: str | None = "nothing was looked at"
@@ -164,12 +186,6 @@ class ClusterWorkload:
 
     async def _read_all(self) -> None:
         """By a client, of all that the store says there is."""
-        for task in self._tasks:
-            if task.get_name().startswith("supervisor"):
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = [task for task in self._tasks if not task.cancelled()]
-        self._check()
         await self._until_quiet()
         ids = {name: topic_id for name, topic_id in self.store.topics.items() if name in NAMES}
         verifier = SimulatedProgram(self._simulation, "verifier")
@@ -178,6 +194,12 @@ class ClusterWorkload:
 
     async def _until_quiet(self) -> None:
         """A request of the operator may have come after the brokers were compared."""
+        for task in self._tasks:
+            if task.get_name().startswith("supervisor"):
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = [task for task in self._tasks if not task.cancelled()]
+        self._check()
         await asyncio.sleep(2.0)
 
     def _read(self, partitions: list[TopicPartition]) -> dict[TopicPartition, dict[int, bytes]]:
@@ -216,7 +238,7 @@ class ClusterWorkload:
 
     async def _operate(self, program: SimulatedProgram, name: str) -> None:
         admin = await program.call(lambda: Admin(bootstrap_servers=self._cluster.servers).within(ADMIN_S))
-        operations = (self._create, self._create, self._create, self._delete, self._recreate, self._grow, self._alter)
+        operations = self._operations()
         while self._running:
             await asyncio.sleep(self._random.random() * 1.5)
             topic = self._random.choice(NAMES)
@@ -227,6 +249,10 @@ class ClusterWorkload:
             except (BraidlogError, ProtocolError) as problem:
                 self._note(f"operator: {operation.__name__.strip('_')} {topic}: {problem!r}")
         await program.call(admin.close)
+
+    def _operations(self) -> tuple[Step, ...]:
+        """Each as often as it is named."""
+        return (self._create, self._create, self._create, self._delete, self._recreate, self._grow, self._alter)
 
     async def _create(self, program: SimulatedProgram, admin: Admin, name: str) -> None:
         topic = NewTopic(name, self._random.randint(1, 3), 1, config=SYNCED if self._synced else {})
@@ -264,7 +290,7 @@ class ClusterWorkload:
     async def _alter(self, program: SimulatedProgram, admin: Admin, name: str) -> None:
         if name not in self.store.topics:
             return
-        key, values = self._random.choice(CHANGES)
+        key, values = self._random.choice(self.changes)
         value = self._random.choice(values)
         change = {ConfigResource.topic(name): {key: value}}
         (await program.call(admin.alter_configs, change)).raise_for_errors()
@@ -406,7 +432,7 @@ class ClusterWorkload:
 
     def _restart(self, broker: SimulatedBroker) -> None:
         """Cleanly; its session ends before the process does."""
-        if broker.is_up:
+        if broker.is_up and not broker.is_stopping:
             self._spawn(self._stop(broker), "stop")
 
     async def _stop(self, broker: SimulatedBroker) -> None:
@@ -476,6 +502,12 @@ class ClusterWorkload:
     def _expire_controller(self, broker: SimulatedBroker) -> None:
         self._expire(self._controller() or broker)
 
+    def _depose_controller(self, broker: SimulatedBroker) -> None:
+        """An operator removes /controller: its session lives, and its process hears of it late."""
+        (self._controller() or broker).pause(self._random.random() * 2.0)
+        with suppress(NoNodeError):
+            self._cluster.zookeeper.transact([Delete(paths.CONTROLLER)], session_id=0)
+
     def _lose_answers(self, broker: SimulatedBroker) -> None:
         zookeeper = self._cluster.zookeeper
         zookeeper.lose_answer_one_in = self._random.choice([3, 8])
@@ -492,10 +524,9 @@ class ClusterWorkload:
             self._later(self._duration(), lambda: None if zookeeper.is_up else zookeeper.come_up())
 
 
-Fault = Callable[[ClusterWorkload, SimulatedBroker], None]
 Step = Callable[[SimulatedProgram, Admin, str], Awaitable[None]]
 
-FAULTS: Final[tuple[tuple[Fault, int], ...]] = (
+FAULTS: Final[Faults] = (
     (ClusterWorkload._kill, 3),
     (ClusterWorkload._kill_controller, 2),
     (ClusterWorkload._lose_power, 2),
@@ -511,6 +542,7 @@ FAULTS: Final[tuple[tuple[Fault, int], ...]] = (
     (ClusterWorkload._break_session_link, 1),
     (ClusterWorkload._expire, 2),
     (ClusterWorkload._expire_controller, 2),
+    (ClusterWorkload._depose_controller, 2),
     (ClusterWorkload._lose_answers, 2),
     (ClusterWorkload._ensemble_down, 1),
 )

@@ -20,10 +20,10 @@ SYNC_GROUP: Final = 14
 END_TXN: Final = 26
 
 
-def group_observers(history: GroupHistory, groups: Sequence[str]) -> Mapping[int, Observer]:
-    """Of these groups, which read one topic."""
+def group_observers(history: GroupHistory, groups: Sequence[str], classic: Sequence[str]) -> Mapping[int, Observer]:
+    """Of these groups, which read one topic; only classic ones give out their partitions a generation at a time."""
     return {
-        SYNC_GROUP: _SyncGroupFrames(history, groups),
+        SYNC_GROUP: _SyncGroupFrames(history, classic),
         OFFSET_COMMIT: _OffsetCommitFrames(history, groups),
         OFFSET_FETCH: _OffsetFetchFrames(history, groups),
     }

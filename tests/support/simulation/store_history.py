@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.cluster import paths, records
-from braidlog.cluster.records import TopicRecord
+from braidlog.cluster.records import PartitionStateRecord, TopicRecord
 from braidlog.cluster.tree import CREATE, DELETE, SET, Change, Transaction
 from braidlog.core.ids import ZERO_ID
 from braidlog.testing.simulated.zookeeper import SimulatedZooKeeper
@@ -19,6 +19,7 @@ FENCED: Final = "no store write by an old controller"
 ONE_LEADER: Final = "one leader an epoch"
 NEVER_FALL: Final = "epochs never fall"
 NO_INHERITANCE: Final = "recreated topics inherit nothing"
+ISR_ASSIGNED: Final = "in-sync replicas are assigned"
 
 _TOPIC_PARTS: Final = 4
 _PARTITION_PARTS: Final = 6
@@ -40,10 +41,18 @@ class StoreHistory:
         # By topic id and partition: the newest leader epoch, and who led in each.
         self.leader_epochs: dict[tuple[bytes, int], int] = {}
         self.leaders: dict[tuple[bytes, int, int], int] = {}
+        self.states: dict[tuple[bytes, int], PartitionStateRecord] = {}
         # Everything that was ever written to a config node.
         self.configs: set[tuple[str, bytes]] = set()
         # Topics and how many partitions were assigned to them.
         self.partition_counts: dict[bytes, int] = {}
+        self.assigned: dict[bytes, TopicRecord] = {}
+        # Partitions, and brokers from which a replica of theirs was moved away.
+        self.left: set[tuple[bytes, int, int]] = set()
+        # Partitions that were led by a replica that was not in sync.
+        self.unclean: set[tuple[bytes, int]] = set()
+        # What the transaction that is being looked at says of replicas: name and id of the topic, partition.
+        self._touched: list[tuple[str, bytes, int]] = []
         zookeeper.on_transaction.append(self._observe)
 
     def check(self) -> None:
@@ -60,6 +69,8 @@ class StoreHistory:
                 self._epoch_changed(session, change)
         for change in transaction.changes:
             self._changed(session, change)
+        while self._touched:
+            self._check_isr(*self._touched.pop())
 
     def _epoch_changed(self, session: int, change: Change) -> None:
         epoch = records.decode_controller_epoch(change.path, change.data)
@@ -117,6 +128,12 @@ class StoreHistory:
         if record.topic_id != ZERO_ID:
             self.ids.add(record.topic_id)
             self.partition_counts[record.topic_id] = len(record.partitions)
+            before = self.assigned.get(record.topic_id)
+            self.assigned[record.topic_id] = record
+            for index, replicas in enumerate(() if before is None else before.partitions):
+                gone = (each for each in replicas if each not in record.partitions[index])
+                self.left.update((record.topic_id, index, each) for each in gone)
+                self._touched.append((name, record.topic_id, index))
 
     def _state_changed(self, name: str, index: int, change: Change) -> None:
         state = records.decode_partition_state(change.path, change.data)
@@ -125,11 +142,27 @@ class StoreHistory:
             self._breach(FENCED, f"{where} is written for epoch {state.controller_epoch} in epoch {self.epoch}")
         key = (self.topics[name], index)
         before = self.leader_epochs.get(key)
-        if before is not None and state.leader_epoch <= before:
-            # Also one that stays: peers ignore a state whose leader epoch they know.
+        stays = before == state.leader_epoch and self._is_isr_change(key, state)
+        if before is not None and state.leader_epoch <= before and not stays:
+            # Also one that stays: peers ignore a state whose leader epoch they know. A leader that changes its ISR does
+            # know of it.
             self._breach(NEVER_FALL, f"the leader epoch of {where} goes from {before} to {state.leader_epoch}")
+        if state.leader_recovery_state:
+            self.unclean.add(key)
         self.leader_epochs[key] = state.leader_epoch
+        self.states[key] = state
+        self._touched.append((name, *key))
         self.led(where, (*key, state.leader_epoch), state.leader)
+
+    def _check_isr(self, name: str, topic_id: bytes, index: int) -> None:
+        state = self.states.get((topic_id, index))
+        replicas = self.assigned[topic_id].partitions[index]
+        if state is not None and not set(replicas).issuperset(state.isr):
+            self._breach(ISR_ASSIGNED, f"{name}-{index} has {state.isr} in sync, assigned are {replicas}")
+
+    def _is_isr_change(self, key: tuple[bytes, int], state: PartitionStateRecord) -> bool:
+        before = self.states[key]
+        return state.leader == before.leader and state.isr != before.isr and state.leader in state.isr
 
     def led(self, where: str, key: tuple[bytes, int, int], leader: int) -> None:
         """This broker leads in this epoch, says the store or the broker itself."""

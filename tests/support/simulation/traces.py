@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from braidlog.storage.log import local_log
 from braidlog.testing.simulated.simulation import Simulation
 from support.simulation import coordinator_workload, settings
 from support.simulation.shop import run_shop
@@ -29,6 +30,8 @@ WORKLOADS: Final[dict[str, tuple[Callable[[int], dict[str, str]], Run]]] = {
 
 def trace_of(workload: str, seed: int) -> list[str]:
     settings_for, run = WORKLOADS[workload]
+    # What a process warns of once it warns of once a life here.
+    local_log._warned_not_preallocated.clear()
     with Simulation(seed, settings_for(seed)) as simulation:
         simulation.trace.keep_all()
         simulation.run(run(simulation))

@@ -79,3 +79,13 @@ def test_another_checkout_takes_kafkas_place_in_the_ratio() -> None:
     measured.add(BEFORE, 20.0)
     assert measured.peer == BEFORE
     assert measured.ratio() == 1.5
+
+
+def test_a_limit_holds_for_our_own_value_whether_a_peer_was_measured_or_not() -> None:
+    alone = Measure("replication_costs", "a fetch", "µs", Better.LOWER, values={BRAIDLOG: [90.0, 110.0]}, limit=100.0)
+    assert alone.verdict() is Verdict.REACHED
+    assert Measure.from_json(json.loads(json.dumps(alone.as_json()))) == alone
+    alone.add(BRAIDLOG, 111.0)
+    assert alone.verdict() is Verdict.NOT_REACHED
+    alone.values.clear()
+    assert alone.verdict() is Verdict.NOT_MEASURED

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from bench import report
-from bench.__main__ import ALL, parse
-from bench.measures import BRAIDLOG, KAFKA, Better, Measure
+from bench.__main__ import ALL, parse, result_of
+from bench.measures import BEFORE, BRAIDLOG, KAFKA, Better, Measure
+from bench.session import Plan, Session
 
 
 def result(*rows: Measure) -> dict[str, Any]:
@@ -57,6 +58,11 @@ def test_a_row_says_median_spread_ratio_and_verdict() -> None:
     assert report.cells(ALONE)[3:] == ["–", "–", "", ""]
 
 
+def test_a_limit_is_shown_with_its_unit() -> None:
+    row = Measure("replication_costs", "catch-up", "MB/s", Better.HIGHER, values={BRAIDLOG: [420.0]}, limit=400.0)
+    assert report.cells(row)[2:] == ["420", "–", "–", "≥ 400 MB/s", "reached"]
+
+
 def test_the_target_table_counts_honestly() -> None:
     table = report.targets([FAST, SLOW, ALONE])
     assert "| Tiny requests: one record each | ≥ 1.0× | 1 of 1 | 2.45× | 2.45× |" in table
@@ -95,6 +101,19 @@ def test_the_document_has_a_place_for_every_group() -> None:
     for group in report.TITLES:
         assert f"<!-- bench:{group} -->" in document
     assert report.fill(document, report.blocks(result(FAST, SLOW, ALONE)))
+
+
+def test_a_result_names_the_peer_that_it_was_measured_beside(tmp_path: Path) -> None:
+    def settings(names: list[str], checkout: Path | None = None) -> dict[str, Any]:
+        plan = Plan(1, quick=True, cold_bytes=0, scale_peer_partitions=0, checkout=checkout)
+        found: dict[str, Any] = result_of(Session(plan, names, tmp_path), [], 1.0)["settings"]
+        return found
+
+    assert "ZooKeeper mode in cluster and coordinators" in settings([BRAIDLOG, KAFKA])["Kafka"]
+    here = settings([BRAIDLOG, BEFORE], Path(__file__).parents[3])
+    assert here["before"].endswith(", compiled")
+    assert "Kafka" not in here
+    assert not {"Kafka", "before"} & settings([BRAIDLOG]).keys()
 
 
 def test_every_selection_has_a_title() -> None:

@@ -25,7 +25,7 @@ class Cluster:
     def __init__(self, *, active: bool) -> None:
         self.active = active
         self.cache = MetadataCache("cluster", ControlEpochs(lambda: 1))
-        self.creation = AutoTopicCreation(self, Store(self), self.cache)  # type: ignore[arg-type]
+        self.creation = AutoTopicCreation(self, lambda: Store(self), self.cache)  # type: ignore[arg-type]
         self.asked: list[str] = []
         self.refuses: Exception | None = None
 
@@ -59,8 +59,22 @@ async def test_the_controller_here_creates_topics_at_once() -> None:
     assert cluster.asked == ["controller"]
 
 
-async def test_elsewhere_the_topics_have_no_leader_yet() -> None:
+async def off_the_controller() -> Cluster:
+    """A broker that knows the others."""
     cluster = Cluster(active=False)
+    await cluster.cache.update(update_metadata())
+    return cluster
+
+
+async def test_a_broker_that_has_just_started_refuses_nothing_for_good() -> None:
+    cluster = Cluster(active=False)
+    problems = await cluster.creation.create([NewTopic("wide")])
+    assert problems["wide"].code == LeaderNotAvailableError.code
+    assert cluster.asked == []
+
+
+async def test_elsewhere_the_topics_have_no_leader_yet() -> None:
+    cluster = await off_the_controller()
     problems = await cluster.creation.create([NewTopic("orders"), NewTopic("there"), NewTopic("wide")])
     assert cluster.asked == ["store"]
     assert {name: error.code for name, error in problems.items()} == {
@@ -73,7 +87,7 @@ async def test_elsewhere_the_topics_have_no_leader_yet() -> None:
 
 
 async def test_a_controller_that_has_just_resigned_leaves_it_to_the_store() -> None:
-    cluster = Cluster(active=False)
+    cluster = await off_the_controller()
     cluster.active = True
 
     async def resigned(wanted: Sequence[NewTopic]) -> list[NewTopicResult]:
@@ -86,7 +100,7 @@ async def test_a_controller_that_has_just_resigned_leaves_it_to_the_store() -> N
 
 
 async def test_without_a_store_the_client_tries_again() -> None:
-    cluster = Cluster(active=False)
+    cluster = await off_the_controller()
     cluster.refuses = SessionExpiredError("the session is over")
     problems = await cluster.creation.create([NewTopic("orders")])
     assert problems["orders"].code == LeaderNotAvailableError.code

@@ -23,6 +23,11 @@ def test_the_page_has_what_the_broker_knows(tmp_path: Path) -> None:
         found = numbers(broker_metrics(server).text())
         assert found["kafka_controller_kafkacontroller_globalpartitioncount"] == 3
         assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+        for name in (
+            "controllerstate", "topicstodeletecount", "topicsineligibletodeletecount", "replicastodeletecount",
+            "replicasineligibletodeletecount",
+        ):  # fmt: skip
+            assert found[f"kafka_controller_kafkacontroller_{name}"] == 0
         assert found["kafka_server_kafkaserver_brokerstate"] == 3
         assert found['kafka_log_log_logendoffset{topic="t",partition="2"}'] == 0
         assert found["process_resident_memory_bytes"] > 1 << 20

@@ -14,10 +14,10 @@ from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import ClusterImage, ImageDelta
-from braidlog.cluster.store import CoordinationStore
+from braidlog.cluster.store import CoordinationStore, ensure_path
 from braidlog.core.clock import ManualClock
 from braidlog.core.tasks import Tasks
-from support.control_requests import led_by, update_metadata
+from support.control_requests import DELETED, led_by, update_metadata
 from support.memory_journal import MemoryJournalFiles
 
 
@@ -36,13 +36,16 @@ class World:
 
     async def put(self, entity: str, overrides: dict[str, str]) -> None:
         path, data = paths.config(entity), records.encode_config(overrides)
-        if await self.store.exists(path) is None:
-            await self.store.create(path, data)
-        else:
-            await self.store.set(path, data)
+        await ensure_path(self.store, path)
+        await self.store.set(path, data)
 
     async def notify(self, data: bytes) -> None:
         await self.store.create(paths.CONFIG_CHANGE, data, sequential=True)
+
+    async def know(self, *topics: str) -> None:
+        for name in topics:
+            await self.cache.update(update_metadata(name, {0: led_by(1)}))
+        self._changed.clear()
 
     async def next_change(self) -> dict[str, dict[str, str]]:
         await self._changed.wait()
@@ -87,10 +90,38 @@ async def test_everything_is_read_at_start_and_again_after_a_lost_session() -> N
 async def test_a_notification_makes_its_entity_be_read_again(notification: bytes) -> None:
     async with world() as w:
         await w.listener.start()
+        await w.know("orders")
         for value in ("1", "2"):
             await w.put("topics/orders", {"retention.ms": value})
             await w.notify(notification)
             assert await w.next_change() == {"topics/orders": {"retention.ms": value}}
+
+
+@pytest.mark.parametrize(
+    ("entity", "notification"),
+    [
+        ("users/alice", b'{"version":2,"entity_path":"users/alice"}'),
+        ("users/<default>", b'{"version":2,"entity_path":"users/<default>"}'),
+        ("users/alice/clients/app", b'{"version":2,"entity_path":"users/alice/clients/app"}'),
+        ("clients/app", b'{"version":1,"entity_type":"clients","entity_name":"app"}'),
+        ("ips/192.0.2.7", b'{"version":2,"entity_path":"ips/192.0.2.7"}'),
+        ("brokers/<default>", b'{"version":1,"entity_type":"brokers","entity_name":"<default>"}'),
+    ],
+)
+async def test_every_kind_of_entity_is_followed(entity: str, notification: bytes) -> None:
+    async with world() as w:
+        await w.put(entity, {"consumer_byte_rate": "1"})
+        await w.listener.start()
+        assert w.cache.image.config(entity) == {"consumer_byte_rate": "1"}
+        await w.put(entity, {"consumer_byte_rate": "2"})
+        await w.notify(notification)
+        w._changed.clear()
+        assert await w.next_change() == {entity: {"consumer_byte_rate": "2"}}
+        # Gone with its node.
+        await w.store.delete(paths.config(entity))
+        await w.notify(notification)
+        assert await w.next_change() == {entity: {}}
+        assert entity not in w.cache.image.configs
 
 
 async def test_what_happens_between_the_watch_and_the_load_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +139,7 @@ async def test_what_happens_between_the_watch_and_the_load_is_not_lost(monkeypat
                 await w.notify(records.encode_config_change("topics/late"))
             return found
 
+        await w.know("late")
         monkeypatch.setattr(w.store, "children", children_then_a_change)
         await w.listener.start()
         assert await w.next_change() == {"topics/late": {"retention.ms": "1"}}
@@ -117,6 +149,7 @@ async def test_notifications_of_one_entity_cost_one_read_and_old_ones_none(monke
     async with world() as w:
         await w.notify(records.encode_config_change("topics/before"))
         await w.listener.start()
+        await w.know("orders")
         asked: list[str] = []
         get_many = w.store.get_many
 
@@ -148,6 +181,7 @@ async def test_catching_up_needs_no_watch() -> None:
 async def test_what_cannot_be_read_keeps_nothing_else_back() -> None:
     async with world() as w:
         await w.put("topics/good", {})
+        await w.know("good", "bad")
         await w.store.create(paths.config("topics/bad"), b"{")
         await w.put("topics/good", {"retention.ms": "1"})
         await w.notify(b"nonsense")
@@ -164,3 +198,20 @@ async def test_a_new_topic_has_the_overrides_it_was_created_with() -> None:
         await w.put("topics/orders", {"retention.ms": "1"})
         await w.cache.update(update_metadata("orders", {0: led_by(1)}))
         assert w.cache.image.topic_config("orders") == {"retention.ms": "1"}
+
+
+async def test_the_overrides_of_a_topic_that_is_being_deleted_do_not_come_back() -> None:
+    async with world() as w:
+        await w.listener.start()
+        await w.know("orders")
+        await w.put("topics/orders", {"retention.ms": "1"})
+        await w.notify(records.encode_config_change("topics/orders"))
+        await w.next_change()
+        await w.cache.update(update_metadata("orders", {0: DELETED}))
+        # Its node stays until all replicas are deleted: the last change, and a new session, find it.
+        await w.put("topics/orders", {"retention.ms": "2"})
+        await w.notify(records.encode_config_change("topics/orders"))
+        await w.listener.catch_up()
+        assert w.cache.image.topic_config("orders") == {}
+        await w.listener.start()
+        assert w.cache.image.topic_config("orders") == {}

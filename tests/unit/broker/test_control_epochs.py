@@ -28,3 +28,24 @@ def test_a_request_for_another_registration_tells_nothing_of_its_controller() ->
     epochs = ControlEpochs(lambda: 7)
     assert epochs.check(update_metadata(controller_epoch=9, broker_epoch=1)) == StaleBrokerEpochError.code
     assert epochs.check(update_metadata(controller_epoch=1)) == NONE
+
+
+def test_the_first_request_for_each_registration_is_heard_of_once() -> None:
+    epoch = 7
+    epochs = ControlEpochs(lambda: epoch)
+    heard: list[int] = []
+    epochs.on_first_request = lambda: heard.append(epoch)
+    assert epochs.check(update_metadata(broker_epoch=6)) == StaleBrokerEpochError.code
+    assert heard == []
+    for broker_epoch in (7, -1, 7):
+        epochs.check(update_metadata(broker_epoch=broker_epoch))
+    assert heard == [7]
+    # The controller hears of a registration before the broker knows that it has worked.
+    epochs.check(update_metadata(broker_epoch=9))
+    epoch = 9
+    epochs.check(update_metadata(broker_epoch=9))
+    assert heard == [7, 7]
+    # The next controller does not know what its predecessor had not told yet.
+    for controller_epoch in (2, 2, 1):
+        epochs.check(update_metadata(controller_epoch=controller_epoch, broker_epoch=9))
+    assert heard == [7, 7, 9]

@@ -22,7 +22,7 @@ from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import register
 from braidlog.cluster.sessions import EmbeddedSession
-from braidlog.cluster.store import CoordinationStore, StoreUnavailableError
+from braidlog.cluster.store import StoreUnavailableError
 from braidlog.cluster.store_client import CurrentSession, StoreClient
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import ManualClock
@@ -66,6 +66,14 @@ class Scene:
         session = self.client.session
         assert isinstance(session, EmbeddedSession)
         await self.store.expire(session)
+
+
+async def announced(members: ClusterMembers, *ids: int) -> bool:
+    """What is known of the brokers once they were looked at."""
+    brokers = {BrokerId(each): BrokerInfo(BrokerId(each), -1, ENDPOINTS) for each in ids}
+    await members.image_changed(ClusterImage(), ImageDelta(brokers=brokers))
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if "features" in task.get_name()))
+    return members.all_ours
 
 
 def on_scene(body: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -125,20 +133,13 @@ async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
         if len(epochs) == 2:
             again.set()
 
-    looked_in: list[int] = []
-
-    async def forget_deleted_topics(session: CoordinationStore) -> None:
-        looked_in.append(session.session_id)
-
     record = BrokerRecord(ENDPOINTS, PROTOCOLS)
-    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append, forget_deleted_topics)
+    ours = BrokerRegistration(BrokerId(1), lambda: record, registered, fatal.append)
     await ours.register(scene.session)
     scene.client.add_listener(ours)
     await scene.expire()
     await again.wait()
     assert epochs[1] > epochs[0]
-    await asyncio.sleep(0)
-    assert looked_in == [scene.client.session.session_id]
     # Another broker takes the id: this one must not go on.
     other = scene.store.connect()
     await scene.session.delete(paths.broker(1))
@@ -151,21 +152,84 @@ async def test_a_new_session_is_a_new_registration(scene: Scene) -> None:
 async def test_features_are_ours_to_offer_only_among_our_own(scene: Scene) -> None:
     await scene.identity(Directories(), broker_id="1")
     await register(scene.session, BrokerId(1), BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)}))
-    tasks = Tasks("test")
-    members = ClusterMembers(BrokerId(1), scene.session, tasks)
-
-    async def announce(*ids: int) -> bool:
-        brokers = {BrokerId(each): BrokerInfo(BrokerId(each), -1, ENDPOINTS) for each in ids}
-        await members.image_changed(ClusterImage(), ImageDelta(brokers=brokers))
-        await asyncio.gather(*(task for task in asyncio.all_tasks() if "features" in task.get_name()))
-        return members.all_ours
-
+    members = ClusterMembers(BrokerId(1), scene.session, Tasks("test"))
     assert not members.announced.is_set()
-    assert await announce(1)
+    assert await announced(members, 1)
     assert members.announced.is_set()
     await register(scene.store.connect(), BrokerId(2), BrokerRecord(ENDPOINTS, PROTOCOLS))
-    assert not await announce(1, 2)
-    assert await announce(1)
+    assert not await announced(members, 1, 2)
+    assert members.others == {2}
+    assert await announced(members, 1)
+    assert not members.others
+    # It may come back, and must be able to read what was written meanwhile.
+    assert members.others_met == {2}
+
+
+@on_scene
+async def test_an_id_may_come_back_as_another_kind_of_broker(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    ours = BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)})
+    await register(scene.session, BrokerId(1), ours)
+    second = scene.store.connect()
+    await register(second, BrokerId(2), ours)
+    members = ClusterMembers(BrokerId(1), scene.session, Tasks("test"))
+    assert await announced(members, 1, 2)
+    await scene.store.expire(second)
+    assert await announced(members, 1)
+    await register(scene.store.connect(), BrokerId(2), BrokerRecord(ENDPOINTS, PROTOCOLS))
+    assert not await announced(members, 1, 2)
+    assert members.others == {2}
+
+
+@on_scene
+async def test_one_that_comes_back_as_ours_reads_all_that_is_ours(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    ours = BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)})
+    await register(scene.session, BrokerId(1), ours)
+    second = scene.store.connect()
+    await register(second, BrokerId(2), BrokerRecord(ENDPOINTS, PROTOCOLS))
+    members = ClusterMembers(BrokerId(1), scene.session, Tasks("test"))
+    assert not await announced(members, 1, 2)
+    await scene.store.expire(second)
+    assert await announced(members, 1)
+    await register(scene.store.connect(), BrokerId(2), ours)
+    assert await announced(members, 1, 2)
+    assert not members.others_met
+
+
+@on_scene
+async def test_a_new_session_reads_what_the_old_one_could_not(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    ours = BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)})
+    await register(scene.store.connect(), BrokerId(1), ours)
+    first = scene.store.connect()
+    members = ClusterMembers(BrokerId(1), first, Tasks("test"))
+    await scene.store.expire(first)
+    members.session_lost()
+    # The announcement comes between two sessions.
+    assert not await announced(members, 1)
+    await members.session_opened(scene.store.connect())
+    assert members.all_ours
+    await register(scene.store.connect(), BrokerId(2), ours)
+    assert await announced(members, 1, 2)
+
+
+@on_scene
+async def test_features_are_read_once_the_store_answers(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="1")
+    await register(scene.session, BrokerId(1), BrokerRecord(ENDPOINTS, PROTOCOLS, features={MARKER: (1, 1)}))
+    session = scene.client.session
+    sync, refusals = session.sync, [StoreUnavailableError("no connection")]
+
+    async def sync_later() -> None:
+        if refusals:
+            raise refusals.pop()
+        await sync()
+
+    session.sync = sync_later  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordination, "_LOOK_AGAIN_S", 0)
+        assert await announced(ClusterMembers(BrokerId(1), session, Tasks("test")), 1)
 
 
 async def test_a_failed_directory_is_announced_once_the_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:

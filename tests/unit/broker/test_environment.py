@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +34,15 @@ async def test_a_directory_has_one_executor_and_done_is_called_on_the_loop() -> 
     assert executors.of("/b") is not executors.of("/a")
     assert made == ["/a", "/b"]
     executors.close()
+
+
+def test_the_first_threads_run_before_there_is_work_for_them() -> None:
+    executors = system_environment(threads_per_directory=3).executors
+    executors.start(["/a"])
+    executors.of("/b")
+    named = Counter(thread.name.rpartition("_")[0] for thread in threading.enumerate())
+    executors.close()
+    assert (named["braidlog /a"], named["braidlog /b"]) == (2, 0)
 
 
 @pytest.mark.parametrize(("text", "limited"), [("1000\n", True), ("max\n", False)])

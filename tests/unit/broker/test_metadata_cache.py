@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+
+import pytest
 
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.cluster.control_requests import LEADER_DURING_DELETE
 from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.store import StoreUnavailableError
 from braidlog.core.protocol_errors import NONE, StaleBrokerEpochError, StaleControllerEpochError
 from braidlog.core.types import NO_BROKER, BrokerId
-from support.control_requests import CONTROLLER, brokers, led_by, topic_id, update_metadata
-
-DELETED = led_by(1)._replace(leader=LEADER_DURING_DELETE)
+from support.control_requests import CONTROLLER, DELETED, brokers, led_by, topic_id, update_metadata
 
 
 class Listener:
@@ -88,6 +89,13 @@ async def test_a_topic_goes_with_its_last_partition() -> None:
     assert len(listener.deltas) == count, "what is not known is not deleted again"
 
 
+async def test_the_next_controller_may_keep_a_topic_that_was_to_be_deleted() -> None:
+    cache, _ = make()
+    await cache.update(update_metadata("orders", {0: DELETED}))
+    await cache.update(update_metadata("orders", {0: led_by(1)}, controller_epoch=2))
+    assert cache.has_partition("orders", 0)
+
+
 async def test_a_topic_of_another_id_takes_the_place_of_the_known_one() -> None:
     cache, listener = make()
     await cache.update(update_metadata("orders", {0: led_by(1), 1: led_by(1)}))
@@ -115,6 +123,24 @@ async def test_a_controller_that_is_gone_is_no_broker() -> None:
     await cache.update(update_metadata(controller=BrokerId(2)))
     await cache.update(update_metadata(controller=NO_BROKER))
     assert cache.image.controller_id == NO_BROKER
+
+
+@pytest.mark.parametrize("problem", [StoreUnavailableError("no answer"), asyncio.CancelledError()])
+async def test_overrides_that_could_not_be_read_are_read_by_the_next_request(problem: BaseException) -> None:
+    cache, _ = make()
+
+    async def fail(names: Sequence[str]) -> None:
+        raise problem
+
+    async def read(names: Sequence[str]) -> None:
+        await cache.update_configs({f"topics/{name}": {"retention.ms": "1"} for name in names})
+
+    cache.read_topic_configs = fail
+    with pytest.raises(type(problem)):
+        await cache.update(update_metadata("orders", {0: led_by(1)}))
+    cache.read_topic_configs = read
+    await cache.update(update_metadata("orders", {0: led_by(1)}))
+    assert cache.image.topic_config("orders") == {"retention.ms": "1"}
 
 
 async def test_the_overrides_of_a_new_topic_are_read_once_before_it_is_seen() -> None:
@@ -157,13 +183,31 @@ async def test_topics_that_went_unheard_of_are_forgotten_unless_they_were_made_a
     await cache.update(update_metadata("bills", {0: led_by(1)}))
     await cache.update_configs({"topics/orders": {"segment.bytes": "2000"}})
     known = [cache.image.topics["orders"], cache.image.topics["bills"]._replace(topic_id=bytes(15) + b"9")]
-    await cache.forget(known)
+    await cache.forget(known, [])
     assert list(cache.image.topics) == ["bills"]
+    assert cache.image.config("topics/orders") == {}
+
+
+async def test_overrides_that_are_not_stored_are_forgotten_unless_their_topic_is_here() -> None:
+    cache, _ = make()
+    await cache.load_configs({"topics/orders": {"segment.bytes": "2000"}, "topics/bills": {"segment.bytes": "3000"}})
+    await cache.update(update_metadata("bills", {0: led_by(1)}))
+    await cache.forget([], ["topics/orders", "topics/bills"])
+    assert list(cache.image.configs) == ["topics/bills"]
+
+
+async def test_a_topic_that_is_deleted_before_it_was_seen_leaves_nothing() -> None:
+    """Its LeaderAndIsr came, and then the one that tells of its deletion."""
+    cache, _ = make()
+    await cache.prepare_topics({"orders": topic_id("orders")})
+    await cache.update(update_metadata("orders", {0: DELETED}))
+    await cache.update_configs({"topics/orders": {"segment.bytes": "2000"}})
     assert cache.image.config("topics/orders") == {}
 
 
 async def test_a_deleted_topic_that_was_never_known_takes_its_overrides_with_it() -> None:
     cache, _ = make()
-    await cache.update_configs({"topics/orders": {"segment.bytes": "2000"}})
+    await cache.load_configs({"topics/orders": {"segment.bytes": "2000"}})
+    assert cache.image.config("topics/orders") == {"segment.bytes": "2000"}
     await cache.update(update_metadata("orders", {0: DELETED}))
     assert cache.image.config("topics/orders") == {}

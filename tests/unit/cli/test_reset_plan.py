@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,13 @@ def test_files() -> None:
 def test_what_is_no_such_file(text: str, reported: str) -> None:
     with pytest.raises(UserError, match=reported):
         read_file(text.splitlines(keepends=True), "f")
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.csv"
+    path.write_bytes(b"t,0,1\n\xff\xfe,0,1\n")
+    with path.open(encoding="utf-8", newline="") as lines, pytest.raises(UserError, match="x is not UTF-8 text; give"):
+        read_file(lines, "x")
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,28 @@ def test_a_kraft_controller_is_refused() -> None:
         wire.read_leader_and_isr(LeaderAndIsrRequest(is_kraft_controller=True), INTERNAL)
     with pytest.raises(InvalidRequestError):
         done(wire.read_update_metadata(UpdateMetadataRequest(is_kraft_controller=True), 8))
+
+
+def test_leader_and_isr_names_each_topic_once() -> None:
+    info = PartitionInfo(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),))
+    apart = [LeaderAndIsrPartition(name, topic_ids[name], index, info) for index in (0, 1) for name in ("orders", "a")]
+    message = wire.leader_and_isr_message(LeaderAndIsr(BrokerId(1), 1, 1, apart), 7, INTERNAL)
+    named = [
+        (topic.topic_name, [state.partition_index for state in topic.partition_states])
+        for topic in message.topic_states
+    ]
+    assert named == [("orders", [0, 1]), ("a", [0, 1])]
+
+
+def test_a_large_topic_is_encoded_and_read_with_rests_in_between() -> None:
+    info = PartitionInfo(
+        BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), controller_epoch=1, partition_epoch=0
+    )
+    partitions = [MetadataPartition("a", topic_ids["a"], index, info) for index in range(1_700)]
+    encoding = wire.encode_update_metadata(UpdateMetadata(BrokerId(1), 1, 1, {}, partitions), 8)
+    assert len(list(iter(lambda: next(encoding, "done"), "done"))) >= 4
+    once = done(wire.encode_update_metadata(UpdateMetadata(BrokerId(1), 1, 1, {}, partitions), 8))
+    message = UpdateMetadataRequest.decode(Reader(encoded(once, 8)), 8)
+    reading = wire.read_update_metadata(message, 8)
+    assert len(list(iter(lambda: next(reading, "done"), "done"))) >= 4
+    assert list(done(wire.read_update_metadata(message, 8)).partitions) == partitions

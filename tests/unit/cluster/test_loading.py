@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.loading import load, load_brokers, load_configs, load_topics
+from braidlog.cluster.loading import InSyncReplica, load, load_brokers, load_configs, load_in_sync, load_topics
 from braidlog.cluster.records import BrokerRecord, PartitionStateRecord, TopicRecord
 from braidlog.cluster.registration import prepare_store, register
 from braidlog.cluster.sessions import EmbeddedSession
 from braidlog.cluster.store import EventKind, WatchEvent, ensure_path
 from braidlog.core.clock import ManualClock
-from braidlog.core.types import NO_BROKER, BrokerId, Endpoint
+from braidlog.core.types import NO_BROKER, BrokerId, Endpoint, TopicPartition
 from support.memory_journal import MemoryJournalFiles
 
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
@@ -84,11 +88,31 @@ async def test_only_entities_with_overrides_have_an_entry() -> None:
     await session.create(paths.config("topics/a"), records.encode_config({}))
     await session.create(paths.config("topics/b"), records.encode_config({"retention.ms": "5"}))
     await session.create(paths.config("brokers/1"), records.encode_config({"log.retention.ms": "6"}))
-    await session.create(paths.config("users/u"), records.encode_config({"consumer_byte_rate": "7"}))
-    assert await load_configs(session, frozenset()) == {
+    assert await load_configs(session, frozenset(["a"])) == {
         "topics/b": {"retention.ms": "5"},
         "brokers/1": {"log.retention.ms": "6"},
     }
+    assert await load_configs(session, frozenset(["b"])) == {"brokers/1": {"log.retention.ms": "6"}}
+
+
+async def test_users_clients_and_ips_are_entities_and_so_are_the_clients_of_users() -> None:
+    session = await prepared()
+    rates = {
+        "users/u": "1",
+        "users/<default>": "2",
+        "users/u/clients/app": "3",
+        "users/<default>/clients/<default>": "4",
+        "clients/app": "5",
+        "ips/192.0.2.7": "6",
+    }
+    # A user with nothing but a client's quota has a node without overrides.
+    await session.create(paths.config("users/plain"), b"")
+    rates["users/plain/clients/app"] = "7"
+    for entity, rate in rates.items():
+        await ensure_path(session, paths.config(entity))
+        await session.set(paths.config(entity), records.encode_config({"consumer_byte_rate": rate}))
+    found = await load_configs(session, frozenset())
+    assert found == {entity: {"consumer_byte_rate": rate} for entity, rate in rates.items()}
 
 
 async def test_brokers_have_the_zxid_of_their_registration_and_a_watch_hears_of_the_next() -> None:
@@ -102,3 +126,38 @@ async def test_brokers_have_the_zxid_of_their_registration_and_a_watch_hears_of_
     await register(session, BrokerId(1), RECORD)
     assert list(await load_brokers(session)) == [1, 2]
     assert heard == [WatchEvent(EventKind.CHILDREN_CHANGED, paths.BROKER_IDS)]
+
+
+async def test_others_run_while_many_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("braidlog.core.time_slice.SLICE_S", 0.0)
+    session = await prepared()
+    for number in range(20):
+        await write_topic(session, f"t{number}", ID, PartitionStateRecord(1, 0, (1,), 1))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(other())
+    names = [f"t{number}" for number in range(20)]
+    assert [topic.name for topic in await load_topics(session, names)] == names
+    running.cancel()
+    assert turns >= 20
+
+
+async def test_replicas_that_a_broker_is_counted_on_for() -> None:
+    session = await prepared()
+    alone, both = PartitionStateRecord(1, 5, (1,), 3), PartitionStateRecord(2, 5, (1, 2), 3)
+    await write_topic(session, "t", ID, alone, both, PartitionStateRecord(2, 5, (2,), 3))
+    await session.create(paths.topic("single"), records.encode_topic(TopicRecord(bytes(16), ((1,),))))
+    await ensure_path(session, paths.partition_state("single", 0))
+    await session.set(paths.partition_state("single", 0), records.encode_partition_state(alone))
+    await write_topic(session, "going", bytes(15) + b"2", both)
+    await session.create(f"{paths.DELETE_TOPICS}/going")
+    assert await load_in_sync(session, BrokerId(1)) == [
+        InSyncReplica(TopicPartition("t", 0), ID, (BrokerId(1),)),
+        InSyncReplica(TopicPartition("t", 1), ID, (BrokerId(1), BrokerId(2))),
+    ]

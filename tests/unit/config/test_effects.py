@@ -34,11 +34,14 @@ NOT_READERS = {
 NOT_ROOMS = ("config/definitions/", "wire/generated/", "client/", "security/")
 # Folded into what is read: the two bounds of timestamps, and broker.id.
 READ_INDIRECTLY = {"message.timestamp.difference.max.ms", "node.id"}
+# The controller reads it where it elects, from the topic's overrides (see test_partitions.py of the controller).
+READ_INDIRECTLY |= {"unclean.leader.election.enable"}
 # What bounds a group's own settings is asked for by way of this table (see test_group.py).
 READ_INDIRECTLY |= {key for bounds in group.BOUNDS.values() for key in bounds}
 
 # The methods of BrokerSettings that return a value, and where in their arguments the key is.
-GETTERS = {"get_int": 0, "get_bool": 0, "get_str": 0, "get_float": 0, "get_list": 0, "get": 0, "get_for_listener": 1}
+GETTERS = {"get_int": 0, "get_bool": 0, "get_str": 0, "get_float": 0, "get_list": 0, "get": 0, "get_for_listener": 1,
+           "get_for_mechanism": 2}  # fmt: skip
 # What settings are called: `settings`, `self._settings`, `log.settings`, `live.current`.
 SETTINGS_NAMES = {"settings", "_settings", "current"}
 

@@ -8,7 +8,6 @@ import pytest
 
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
-from braidlog.config.dynamic import validate_dynamic
 from braidlog.config.sources import load_settings
 from braidlog.config.unsupported_settings import (
     UnsupportedSettingsError,
@@ -30,14 +29,6 @@ REFUSED = [
     {"alter.config.policy.class.name": "com.example.Policy"},
     {"client.quota.callback.class": "com.example.Quotas"},
     {"principal.builder.class": "com.example.Names"},
-    {"ssl.client.auth": "required"},
-    {"ssl.client.auth": "requested"},
-    {"listener.name.external.ssl.client.auth": "required"},
-    {"connections.max.reauth.ms": "3600000"},
-    {"listener.name.external.plain.connections.max.reauth.ms": "3600000"},
-    {"sasl.server.callback.handler.class": "com.example.Check"},
-    {"sasl.oauthbearer.expected.audience": "kafka"},
-    {"sasl.oauthbearer.expected.issuer": "https://example.com"},
     {"password.encoder.secret": "hush"},
     {"quota.producer.default": "1048576"},
     {"quota.consumer.default": "1048576"},
@@ -61,9 +52,9 @@ HARMLESS = [
     {"allow.everyone.if.no.acl.found": "true"},
     {"create.topic.policy.class.name": ""},
     {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
-    {"ssl.client.auth": "none"},
-    {"listener.name.external.ssl.client.auth": "none"},
-    {"connections.max.reauth.ms": "0"},
+    {"ssl.client.auth": "required"},
+    {"listener.name.plaintext.ssl.client.auth": "required"},
+    {"connections.max.reauth.ms": "3600000"},
     {"quota.producer.default": str(2**63 - 1)},
     {"remote.log.storage.system.enable": "false"},
     {"zookeeper.connect": ""},
@@ -131,21 +122,21 @@ def test_all_refusals_come_at_once_with_the_place_of_each(tmp_path: Path) -> Non
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=1\nauthorizer.class.name=a.B\nfoo.bar=1\n")
     with pytest.raises(UnsupportedSettingsError) as refused:
-        load_settings(str(file), {"KAFKA_CONTROL_PLANE_LISTENER_NAME": "C"}, ["ssl.client.auth=required"])
+        load_settings(str(file), {"KAFKA_CONTROL_PLANE_LISTENER_NAME": "C"}, ["super.users=User:a"])
     lines = str(refused.value).split("\n")
     assert [line.partition(": ")[0] for line in lines] == [
-        f"{file}:2", "environment variable KAFKA_CONTROL_PLANE_LISTENER_NAME", "--set ssl.client.auth",
+        f"{file}:2", "environment variable KAFKA_CONTROL_PLANE_LISTENER_NAME", "--set super.users",
     ]  # fmt: skip
     assert refused.value.warnings == [f"{file}:3: unknown setting foo.bar"]
     assert refused.value.settings.get("num.partitions") == 1
 
 
 def test_the_allowance_of_a_setting_holds_for_each_listener() -> None:
-    texts = {"listener.name.a.ssl.client.auth": "required"}
+    texts = {"listener.name.a.principal.builder.class": "a.B"}
     allowed = "braidlog.allow.settings.without.effect"
-    assert load_settings(None, {}, [*assignments(texts), f"{allowed}=ssl.client.auth"]).warnings != []
+    assert load_settings(None, {}, [*assignments(texts), f"{allowed}=principal.builder.class"]).warnings != []
     variable = "BRAIDLOG_ALLOW_SETTINGS_WITHOUT_EFFECT"
-    assert load_settings(None, {variable: "ssl.client.auth"}, assignments(texts)).warnings != []
+    assert load_settings(None, {variable: "principal.builder.class"}, assignments(texts)).warnings != []
 
 
 def test_a_setting_with_an_effect_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,49 +146,14 @@ def test_a_setting_with_an_effect_is_not_refused(monkeypatch: pytest.MonkeyPatch
     assert find_unsupported(BrokerSettings({"authorizer.class.name": "a.B"}), {}) == []
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (
-            {"listeners": "SSL://h:9093", "ssl.keystore.location": "/k"},
-            "--set listeners: the listener SSL://h:9093 speaks SSL, and braidlog has no TLS yet",
-        ),
-        (
-            {"listeners": "PLAINTEXT://h:1,SASL_PLAINTEXT://h:2", "sasl.enabled.mechanisms": "PLAIN"},
-            "--set listeners: the listener SASL_PLAINTEXT://h:2 speaks SASL_PLAINTEXT, and braidlog has no SASL yet",
-        ),
-        (
-            {
-                "listeners": "INSIDE://h:1,OUTSIDE://h:2",
-                "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL",
-                "inter.broker.listener.name": "INSIDE",
-            },
-            "--set listeners: the listener OUTSIDE://h:2 speaks SASL_SSL by listener.security.protocol.map, "
-            "and braidlog has no TLS and SASL yet",
-        ),
-    ],
-)
-def test_listeners_that_need_tls_or_sasl_are_refused_for_that(texts: dict[str, str], message: str) -> None:
-    """Not for what else is wrong with them, such as that brokers could not reach each other."""
-    for allowed in ([], ["braidlog.allow.settings.without.effect=*"]):
-        with pytest.raises(UnsupportedSettingsError) as refused:
-            load_settings(None, {}, [*assignments(texts), *allowed])
-        (refusal,) = refused.value.refusals
-        assert (refusal.key, refusal.text) == ("listeners", message)
-    changes = {key: text for key, text in texts.items() if key.startswith("listener")}
-    static = {key: text for key, text in texts.items() if key not in changes}
-    with pytest.raises(InvalidConfigError, match="yet; use a PLAINTEXT listener"):
-        validate_dynamic(changes, BrokerSettings(static), per_broker=True)
-
-
 def test_changes_at_run_time() -> None:
-    change = {"listener.name.plaintext.ssl.client.auth": "required"}
-    with pytest.raises(InvalidConfigError, match=r"listener.name.plaintext.ssl.client.auth has no effect \("):
+    change = {"listener.name.plaintext.principal.builder.class": "a.B"}
+    with pytest.raises(InvalidConfigError, match=r"listener.name.plaintext.principal.builder.class has no effect \("):
         check_changes(change, BrokerSettings())
     with pytest.raises(InvalidConfigError, match=r"super.users has no effect \("):
         check_changes({"super.users": "User:a"}, BrokerSettings())
     check_changes({"ssl.client.auth": "none", "log.retention.ms": "5"}, BrokerSettings())
-    check_changes(change, BrokerSettings({"braidlog.allow.settings.without.effect": "ssl.client.auth"}))
+    check_changes(change, BrokerSettings({"braidlog.allow.settings.without.effect": "principal.builder.class"}))
     # One that was written before the start is no reason to refuse another.
     check_changes({"log.retention.ms": "5"}, BrokerSettings({"authorizer.class.name": "a.B"}))
     stored, _ = BrokerSettings().with_dynamic(default={}, broker=change)
@@ -207,9 +163,9 @@ def test_changes_at_run_time() -> None:
 def test_the_others_without_effect_are_listed() -> None:
     settings = BrokerSettings(
         {"num.io.threads": "3", "authorizer.class.name": "a.B", "num.partitions": "2", "my.own": "1",
-         "listener.name.a.ssl.keystore.location": "/k"},
+         "listener.name.a.ssl.engine.factory.class": "a.B"},
         dynamic_default={"background.threads": "3"},
     )  # fmt: skip
-    names = ["background.threads", "listener.name.a.ssl.keystore.location", "num.io.threads"]
+    names = ["background.threads", "listener.name.a.ssl.engine.factory.class", "num.io.threads"]
     assert without_effect(settings) == names
     assert without_effect(BrokerSettings({"num.partitions": "3"})) == []

@@ -1,40 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from braidlog.cluster import paths
-from braidlog.cluster.control_requests import (
-    UpdateMetadata,
-)
+from braidlog.cluster.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
+from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.requests import (
     NewTopic,
     TopicRef,
 )
-from braidlog.core import protocol_errors as errors
 from support.controller_cluster import T0, Cluster, create, in_cluster, requests_to
-from support.controller_harness import ids
-
-
-@in_cluster(1, 2)
-async def test_a_creation_waits_for_the_deletion_of_its_name(cluster: Cluster) -> None:
-    await create(cluster, "t", (2,))
-    await cluster.controller.delete_topics([TopicRef("t")])
-    await create(cluster, "t", (2,), (1,))
-    await cluster.quiet()
-    await cluster.check_converged()
-
-
-@in_cluster(1, 2)
-async def test_a_name_that_does_not_become_free_in_time_is_refused(cluster: Cluster) -> None:
-    await create(cluster, "t", (2,))
-    await cluster.quiet()
-    cluster.node(2).cut_off = True
-    await cluster.controller.delete_topics([TopicRef("t")])
-    (refused,) = await cluster.controller.create_topics([NewTopic("t", 1, 1)])
-    assert isinstance(refused.error, errors.TopicAlreadyExistsError)
-    cluster.node(2).cut_off = False
-    await cluster.quiet()
-    assert await cluster.node(1).session.children(paths.TOPICS) == []
+from support.controller_harness import ids, one_broker
 
 
 @in_cluster(1, 2, 3)
@@ -66,3 +43,32 @@ async def test_the_queue_of_a_broker_is_dropped_with_its_epoch(cluster: Cluster)
     assert isinstance(since[0], UpdateMetadata)
     await cluster.check_converged()
     assert ids(3) == cluster.node(1).broker.metadata[T0].isr
+
+
+async def test_a_decision_about_very_many_partitions_is_made_in_a_thread() -> None:
+    decided_in: list[int] = []
+
+    def decide(context: ControllerContext) -> tuple[Plan, None]:
+        decided_in.append(threading.get_ident())
+        return Plan(), None
+
+    async with one_broker() as broker:
+        active = broker.controller._require()
+        for partitions in (10, 10_000):
+            await active.ask(decide, partitions=partitions)
+        assert decided_in[0] == threading.get_ident() != decided_in[1]
+
+
+async def test_a_topic_of_very_many_partitions_is_made_and_deleted() -> None:
+    async with one_broker() as broker:
+        (made,) = await broker.controller.create_topics([NewTopic("t", 2_500, 1)])
+        assert made.error is None
+        assert broker.controller.image.partition_count == 2_500
+        roles = broker.channel.of(LeaderAndIsr)
+        assert [len(request.partitions) for request in roles] == [1_000, 1_000, 500]
+        (deleted,) = await broker.controller.delete_topics([TopicRef("t")])
+        assert deleted.error is None
+        await broker.settled()
+        assert await broker.session.children(paths.TOPICS) == []
+        stops = broker.channel.of(StopReplica)
+        assert [len(request.partitions) for request in stops] == [1_000, 1_000, 500] * 2

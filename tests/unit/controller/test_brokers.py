@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.cluster.image import PartitionInfo, no_leader
-from braidlog.controller.brokers import take_over
+from braidlog.controller.brokers import handed_over, repair, take_over
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import NO_BROKER, BrokerId, TopicPartition
@@ -46,6 +46,15 @@ def test_taking_over_starts_partitions_that_never_had_a_state() -> None:
     assert plan.steps[-1].path == "/brokers/topics/t/partitions/0/state"
 
 
+def test_a_broker_that_starts_hears_of_whole_topics_at_once() -> None:
+    """Of what changes with its start, and of what does not: a part of a topic must not be taken for all of it."""
+    start = context(topic("t", partition(1, (1,), (1,)), partition(NO_BROKER, (2,), (2,))), brokers={1: None, 2: None})
+    plan = repair(start, ["t"], started=frozenset((BrokerId(2),)))
+    first = plan.requests[0]
+    assert first.metadata_to == (2,)
+    assert list(first.metadata) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
 @in_cluster(1, 2, 3)
 async def test_the_leaders_of_a_broker_that_dies_move(cluster: Cluster) -> None:
     await create(cluster, "t", (2, 3), (3, 2))
@@ -66,6 +75,44 @@ async def test_the_leaders_of_a_broker_that_dies_move(cluster: Cluster) -> None:
     assert state(cluster) == (3, 1, (3,))
     assert gauges.offline_partitions_count == 0
     await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_what_a_broker_that_refuses_connections_led_moves_before_its_session_ends(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3), (3, 2), (2, 1))
+    await create(cluster, "u", (2,))
+    cluster.node(2).die()
+    await cluster.quiet()
+    assert BrokerId(2) in (await cluster.image()).brokers
+    assert state(cluster) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("t", 1)) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("t", 2)) == (1, 1, (1,))
+    # Nobody else has its records.
+    assert state(cluster, TopicPartition("u", 0)) == (2, 0, (2,))
+    await cluster.store.expire(cluster.node(2).session)
+    await cluster.quiet()
+    # Nothing is left to be done for what has moved.
+    assert state(cluster) == (3, 1, (3,))
+    assert state(cluster, TopicPartition("u", 0)) == (NO_BROKER, 1, (2,))
+    await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_a_broker_that_is_only_cut_off_leads_until_its_session_ends(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3))
+    cluster.node(2).cut_off = True
+    for callback in cluster.node(2).when_killed:
+        callback()
+    await cluster.quiet()
+    assert state(cluster) == (2, 0, (2, 3))
+    cluster.node(2).cut_off = False
+
+
+def test_an_earlier_life_of_a_broker_hands_nothing_over() -> None:
+    start = context(topic("t", partition(1, (1, 2), (1, 2))), brokers={1: None, 2: None})
+    registered = start.image.brokers[BrokerId(1)]
+    assert handed_over(start, registered._replace(epoch=registered.epoch - 1), ["t"]).delta.empty
+    assert (after(handed_over(start, registered, ["t"])).leader) == 2
 
 
 @in_cluster(1, 2, 3)

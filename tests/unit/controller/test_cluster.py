@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from braidlog.cluster import paths, records
+from braidlog.cluster.store import LeaseExpiredError
 from braidlog.controller.requests import (
     NewPartitions,
     NewTopic,
@@ -15,6 +17,15 @@ from braidlog.core import protocol_errors as errors
 from braidlog.core.types import BrokerId
 from support.controller_cluster import Cluster, Node, create, in_cluster, isr_change, state
 from support.controller_harness import RECORD
+
+
+class LogLines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
 
 
 @in_cluster(1, 2, 3)
@@ -75,6 +86,21 @@ async def test_a_controller_without_its_session_is_replaced_and_comes_back_as_a_
     assert cluster.controller_node.id != 1
     (grown,) = await cluster.controller.create_partitions([NewPartitions("t", 3)])
     assert grown.error is None
+    await cluster.quiet()
+    await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_a_controller_that_the_store_does_not_answer_resigns_in_one_line(cluster: Cluster) -> None:
+    first, said = cluster.controller, LogLines()
+    logging.getLogger("braidlog.controller").addHandler(said)
+    active = first._active
+    assert active is not None
+    first._lost(active, LeaseExpiredError("the store is silent"))
+    logging.getLogger("braidlog.controller").removeHandler(said)
+    assert [(record.levelname, record.getMessage(), record.exc_info) for record in said.records] == [
+        ("WARNING", "the controller resigns: the store is silent", None)
+    ]
     await cluster.quiet()
     await cluster.check_converged()
 

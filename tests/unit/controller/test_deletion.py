@@ -4,6 +4,8 @@ from braidlog.cluster import paths
 from braidlog.cluster.control_requests import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
+    ControlRequest,
+    ControlResponse,
     StopReplica,
     UpdateMetadata,
 )
@@ -62,6 +64,31 @@ async def test_a_deletion_waits_for_a_dead_broker(cluster: Cluster) -> None:
     assert await cluster.node(1).session.children(paths.DELETE_TOPICS) == []
     assert not cluster.node(3).broker.logs
     assert gauges.topics_to_delete_count == 0
+    await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_an_answer_of_an_earlier_registration_does_not_suspend_a_deletion(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3))
+    await cluster.quiet()
+    active, broker = cluster.controller._active, cluster.node(3).broker
+    assert active is not None
+    earlier = active.context.image.brokers[BrokerId(3)]
+    cluster.node(3).kill()
+    await cluster.quiet()
+    await cluster.controller.delete_topics([TopicRef("t")])
+    genuine = broker.apply
+
+    def answer_late(request: ControlRequest) -> ControlResponse:
+        """What the last life said is decided between the request to this one and its answer."""
+        if isinstance(request, StopReplica) and request.partitions[0].delete:
+            active.answered(earlier, request, ControlResponse(errors.StaleBrokerEpochError.code))
+        return genuine(request)
+
+    broker.apply = answer_late  # type: ignore[method-assign]
+    await cluster.start(3)
+    await cluster.quiet()
+    assert await cluster.node(1).session.children(paths.DELETE_TOPICS) == []
     await cluster.check_converged()
 
 

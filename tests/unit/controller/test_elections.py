@@ -4,10 +4,10 @@ import pytest
 
 from braidlog.cluster.image import PartitionInfo
 from braidlog.cluster.store import SetData
-from braidlog.controller.elections import all_partitions, elect_leaders
+from braidlog.controller.elections import all_partitions, elect_leaders, imbalanced
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import BrokerId, TopicPartition
 from support.controller_harness import EPOCH, context, partition, topic
 
 T0 = TopicPartition("t", 0)
@@ -80,3 +80,28 @@ def test_all_partitions_answer_only_where_something_is_to_do() -> None:
         (T0, type(None)),
         (TopicPartition("t", 1), errors.PreferredLeaderNotAvailableError),
     ]
+
+
+@pytest.mark.parametrize(("percentage", "wanted"), [("49", [T0]), ("50", [])])
+def test_a_broker_that_leads_too_few_of_its_own_gets_them_back(percentage: str, wanted: list[TopicPartition]) -> None:
+    partitions = (partition(2, (1, 2), (1, 2)), partition(1, (1, 2), (1, 2)), partition(2, (1, 2), (2, 1)))
+    settings = {"leader.imbalance.per.broker.percentage": percentage}
+    assert imbalanced(context(topic("t", *partitions), brokers={1: None, 2: None}, settings=settings)) == wanted
+
+
+def test_a_preferred_replica_that_is_not_in_sync_is_left_alone() -> None:
+    start = context(topic("t", partition(2, (2,), (1, 2)), partition(3, (3,), (3, 1))), brokers={1: None, 2: None})
+    assert imbalanced(start) == []
+
+
+def test_an_unclean_election_takes_a_replica_that_is_offline_where_there_is_no_other() -> None:
+    """Its log is lost with its disk, and whoever asks accepts that."""
+    offline = {BrokerId(1): frozenset({T0})}
+    start = context(topic("t", partition(-1, (1,), (1, 9))), brokers={1: None, 2: None})._replace(offline_dirs=offline)
+    plan, _ = elect(start, UNCLEAN)
+    assert (after(plan).leader, after(plan).isr, after(plan).leader_recovery_state) == (1, (1,), 1)
+    (batch,) = plan.requests
+    assert [role.brokers for role in batch.roles] == [(1,)]
+    start = context(topic("t", partition(-1, (1,), (1, 2))), brokers={1: None, 2: None})._replace(offline_dirs=offline)
+    plan, _ = elect(start, UNCLEAN)
+    assert after(plan).leader == 2

@@ -10,7 +10,7 @@ from braidlog.cluster.store import SessionLease
 from braidlog.controller.queues import BrokerQueues
 from braidlog.core.protocol_errors import StaleControllerEpochError, UnknownServerError
 from braidlog.core.types import BrokerId
-from braidlog.net.outbound.errors import NoConnection
+from braidlog.net.outbound.errors import ConnectionRefused, NoConnection
 from braidlog.testing.simulated.loop import SimulatedLoop
 
 ONE = BrokerId(1)
@@ -25,7 +25,18 @@ class Channel:
         self.broker = broker
         self.sent: list[int] = []
         self.answers: list[ControlResponse | Exception] = []
+        self.reached = 0
+        self.problem: Exception | None = None
+        self.broken: Callable[[], None] = lambda: None
         self.closed = False
+
+    async def reach(self) -> None:
+        self.reached += 1
+        if self.problem is not None:
+            raise self.problem
+
+    def when_broken(self, callback: Callable[[], None]) -> None:
+        self.broken = callback
 
     async def send(self, request: ControlRequest) -> ControlResponse:
         self.sent.append(request.controller_epoch)
@@ -47,6 +58,7 @@ class Scene:
         self.channels: list[Channel] = []
         self.answers: list[tuple[int, int]] = []
         self.was_fenced = False
+        self.refusals: list[BrokerInfo] = []
         self.queues = BrokerQueues(self.connect, self.lease, self)
         self.queues.follow({ONE: BrokerInfo(ONE, 5, ())})
 
@@ -59,6 +71,9 @@ class Scene:
 
     def fenced(self) -> None:
         self.was_fenced = True
+
+    def refused(self, broker: BrokerInfo) -> None:
+        self.refusals.append(broker)
 
     def send(self, *numbers: int) -> None:
         self.queues.send((ONE, request(number)) for number in numbers)
@@ -122,6 +137,36 @@ async def test_a_bug_in_applying_a_request_does_not_hold_up_the_next(scene: Scen
     scene.send(1, 2)
     await asyncio.sleep(5)
     assert scene.answers == [(1, UnknownServerError.code), (2, 0)]
+
+
+@in_virtual_time
+async def test_a_connection_that_breaks_is_made_again_with_nothing_to_say(scene: Scene) -> None:
+    (channel,) = scene.channels
+    channel.broken()
+    await asyncio.sleep(1)
+    assert (channel.reached, scene.refusals) == (1, [])
+    channel.problem = NoConnection("silence")
+    channel.broken()
+    await asyncio.sleep(1)
+    assert (channel.reached, scene.refusals) == (2, [])
+    channel.problem = ConnectionRefused("gone")
+    channel.broken()
+    await asyncio.sleep(1)
+    assert (channel.reached, scene.refusals) == (3, [channel.broker])
+    # It is sent what is to be said all the same.
+    scene.send(1)
+    await asyncio.sleep(1)
+    assert channel.sent == [1]
+
+
+@in_virtual_time
+async def test_a_broker_that_refuses_a_request_is_named_once(scene: Scene) -> None:
+    (channel,) = scene.channels
+    channel.answers = [NoConnection("broke"), *[ConnectionRefused("gone")] * 5]
+    scene.send(1)
+    await asyncio.sleep(10)
+    assert scene.refusals == [channel.broker]
+    assert scene.answers == [(1, 0)]
 
 
 @in_virtual_time

@@ -7,6 +7,7 @@ from braidlog.cluster.control_requests import (
     UpdateMetadata,
 )
 from braidlog.cluster.records import TopicRecord
+from braidlog.config.broker import BrokerSettings
 from braidlog.controller.direct_writes import DirectWrites
 from braidlog.controller.requests import (
     ConfigChange,
@@ -106,6 +107,33 @@ async def test_overrides_that_any_broker_writes_reach_the_controller(cluster: Cl
     node = await cluster.node(3).session.get(paths.partition_state("t", 0))
     assert records.decode_partition_state("", node.data).leader_recovery_state == 1
     assert cluster.node(3).broker.roles[T0].leader_recovery_state == 1
+    # The leader is done with that at once, and says so with the next change of the ISR.
+    await cluster.start(2)
+    await cluster.quiet()
+    (grown,) = await cluster.controller.alter_partition(BrokerId(3), -1, [isr_change(cluster, (3, 2))])
+    assert grown.error is None
+    await cluster.quiet()
+    node = await cluster.node(3).session.get(paths.partition_state("t", 0))
+    assert b"leader_recovery_state" not in node.data
+    assert state(cluster) == (3, 3, (3, 2))
+
+
+@in_cluster(1, 2, 3)
+async def test_a_broker_setting_that_allows_unclean_elections_counts_at_once(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3))
+    cluster.node(3).kill()
+    await cluster.quiet()
+    cluster.node(2).kill()
+    await cluster.start(3)
+    await cluster.quiet()
+    assert state(cluster) == (NO_BROKER, 2, (2,))
+    cluster.settings = BrokerSettings({**cluster.settings.static, "unclean.leader.election.enable": "true"})
+    cluster.controller.settings_changed(cluster.settings, ["num.io.threads"])
+    await cluster.quiet()
+    assert state(cluster) == (NO_BROKER, 2, (2,))
+    cluster.controller.settings_changed(cluster.settings, ["unclean.leader.election.enable"])
+    await cluster.quiet()
+    assert state(cluster) == (3, 3, (3,))
 
 
 @in_cluster(1, 2, 3)

@@ -74,7 +74,7 @@ def batch(offset: int, *keys: bytes | None, **fields: int | bool) -> bytes:
 async def test_every_record_is_replayed_in_order() -> None:
     shard = Shard()
     logs = Logs(batch(5, b"a", b"b"), batch(7, b"c"), start=5)
-    assert await load(shard, "t", 0, logs) == 3
+    assert await load(shard, "t", 0, logs) == (3, 8)
     assert shard.seen == [(5, b"a", b"v", -1), (6, b"b", b"v", -1), (7, b"c", b"v", -1)]
 
 
@@ -103,5 +103,5 @@ async def test_what_makes_no_sense_names_file_and_offset(key: bytes | None) -> N
 
 async def test_a_log_that_ends_early_ends_the_load() -> None:
     logs = Logs(batch(0, b"a"), end=10)
-    assert await load(Shard(), "t", 0, logs) == 1
+    assert await load(Shard(), "t", 0, logs) == (1, 10)
     assert logs.reads == 2

@@ -22,6 +22,7 @@ from braidlog.core.protocol_errors import (
     NotCoordinatorError,
     NotLeaderOrFollowerError,
     ProtocolError,
+    RequestTimedOutError,
 )
 from braidlog.core.tasks import Tasks
 from braidlog.wire.errors import EncodeError, MalformedError
@@ -29,6 +30,10 @@ from braidlog.wire.generated.heartbeat import HeartbeatResponse
 from braidlog.wire.message import Message
 from braidlog.wire.records.batch import iterate_headers
 from support.responders import RecordingResponder
+
+# In real time, of which little passes: tests move the coordinator's own clock.
+COMMIT_TIMEOUT_S = 0.001
+MARKER_TIMEOUT_S = 0.002
 
 
 class CounterShard:
@@ -96,6 +101,9 @@ class FakeLogs:
         self.ends: dict[int, int] = {}
         self.staged: list[tuple[int, bytes, int, AppendCallback]] = []
         self.refuse_with: ProtocolError | None = None
+        # Below it everything is committed; None: what is written is.
+        self.high_watermark: int | None = None
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
 
     def append(self, partition: int, batch: bytes, done: AppendCallback) -> int:
         if self.refuse_with is not None:
@@ -114,10 +122,22 @@ class FakeLogs:
         for _, _, _, done in staged:
             done(None)
 
-    def fail(self) -> None:
+    def fail(self, error: ProtocolError | None = None) -> None:
         staged, self.staged = self.staged, []
         for _, _, _, done in staged:
-            done(KafkaStorageError("the disk is full"))
+            done(error or KafkaStorageError("the disk is full"))
+
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        if self.high_watermark is None or self.high_watermark >= offset:
+            done()
+        else:
+            self._waiting.append((offset, done))
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        waiting, self._waiting = self._waiting, []
+        for wanted, done in waiting:
+            self.when_committed(0, wanted, done)
 
     def bounds(self, partition: int) -> tuple[int, int]:
         return 0, self.ends.get(partition, 0)
@@ -148,6 +168,8 @@ class World:
             self.clock,
             self.tasks,
             perform=lambda action: self.perform(action),
+            commit_timeout_s=lambda: COMMIT_TIMEOUT_S,
+            marker_timeout_s=lambda: MARKER_TIMEOUT_S,
         )
         return self.coordinator
 
@@ -168,6 +190,13 @@ class World:
         responder = RecordingResponder()
         self.coordinator.submit(0, responder, lambda shard, now: shard.read(name, responder))
         return responder
+
+    async def time_out(self, seconds: float) -> None:
+        """Until a timer that was set for so long has fired."""
+        self.clock.advance(seconds)
+        fired = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, fired.set)
+        await fired.wait()
 
     async def settle(self) -> None:
         """Enough turns of the loop for whatever it has to do."""
@@ -567,3 +596,121 @@ async def test_what_is_due_is_minded_after_a_refusal_too(world: World) -> None:
     await world.settle()
     world.logs.commit()
     assert world.shard.counts == {b"expired": 1}
+
+
+@in_loop
+async def test_a_client_does_not_wait_for_ever_and_the_shard_stays(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    late, read = world.count(b"a"), world.read(b"a")
+    await world.time_out(COMMIT_TIMEOUT_S)
+    assert isinstance(late.error, CoordinatorNotAvailableError)
+    assert isinstance(read.error, CoordinatorNotAvailableError)
+    assert len(world.shards) == 1, "nothing is rebuilt"
+    # It is in the log, and counts once it is committed.
+    after = world.count(b"a")
+    world.logs.commit()
+    assert number(after.response) == 2
+    assert late.response is None
+
+
+@in_loop
+async def test_actions_follow_a_commit_that_came_too_late_for_its_client(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    action = SendMarkers("tx", 7, 0, True, [], 0)
+
+    def operation(shard: CounterShard, now: Moment) -> Effects:
+        effects = Effects()
+        effects.write(b"a", b"+1")
+        effects.act(action)
+        return effects
+
+    world.coordinator.submit(0, RecordingResponder(), operation)
+    await world.time_out(COMMIT_TIMEOUT_S)
+    assert world.performed == []
+    world.logs.commit()
+    assert world.performed == [action]
+
+
+@in_loop
+async def test_a_marker_waits_with_a_time_out_of_its_own(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    told: list[ProtocolError | None] = []
+    world.coordinator.complete_transaction(0, 7, 0, True, 3, told.append)
+    await world.time_out(COMMIT_TIMEOUT_S)
+    assert told == []
+    await world.time_out(MARKER_TIMEOUT_S)
+    assert [type(error) for error in told] == [RequestTimedOutError]
+    world.logs.commit()
+    assert len(told) == 1
+
+
+@in_loop
+async def test_a_shard_waits_for_the_high_watermark(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    world.count(b"a")
+    world.count(b"a")
+    world.logs.commit()
+    world.logs.high_watermark = 1
+    world.start().on_election(0, 6)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert world.coordinator.loading_partitions() == [0]
+    assert isinstance(world.read(b"a").error, CoordinatorLoadInProgressError)
+    assert not world.shard.was_loaded
+    world.logs.advance_high_watermark(2)
+    assert number(world.read(b"a").response) == 2
+
+
+@in_loop
+async def test_a_high_watermark_that_comes_after_the_next_election_activates_nothing(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    world.count(b"a")
+    world.logs.commit()
+    world.logs.high_watermark = 0
+    world.start().on_election(0, 6)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    first = world.shard
+    world.coordinator.on_resignation(0)
+    world.logs.advance_high_watermark(1)
+    assert not first.was_loaded
+    assert world.coordinator.active_partitions() == []
+
+
+@in_loop
+async def test_deposed_and_elected_again_with_an_append_under_way(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    under_way = world.count(b"a")
+    world.coordinator.on_resignation(0)
+    world.coordinator.on_election(0, 6)
+    assert isinstance(under_way.error, NotCoordinatorError)
+    assert isinstance(world.read(b"a").error, CoordinatorLoadInProgressError)
+    # It reaches the log all the same.
+    world.logs.commit()
+    await world.settle()
+    assert number(world.read(b"a").response) == 1
+
+
+@in_loop
+async def test_of_two_loads_the_later_epoch_s_counts(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    world.count(b"a")
+    world.logs.commit()
+    world.start()
+    for epoch in (6, 7, 8):
+        world.coordinator.on_election(0, epoch)
+        await asyncio.sleep(0)
+    await world.settle()
+    assert world.shard.leader_epoch == 8
+    assert [shard.leader_epoch for shard in world.shards if shard.was_loaded] == [5, 8]
+    assert number(world.read(b"a").response) == 1
+
+
+@in_loop
+async def test_an_append_that_another_leader_has_to_decide_on_ends_the_shard(world: World) -> None:
+    world.coordinator.on_election(0, 5)
+    lost = world.count(b"a")
+    world.logs.fail(NotLeaderOrFollowerError())
+    assert isinstance(lost.error, NotCoordinatorError)
+    assert isinstance(world.read(b"a").error, NotCoordinatorError)
+    assert len(world.shards) == 1

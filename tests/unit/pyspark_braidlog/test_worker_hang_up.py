@@ -44,3 +44,25 @@ def test_only_the_hang_up_goes_untold(program: str, problem: str, code: int, is_
     words = [sys.executable, "-c", PROGRAM.format(problem=problem), program]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (code, is_told), done.stderr
+
+
+# As in the process that lists the data sources there are: it imports ours, and makes none.
+LOOK_UP = """
+import sys, traceback
+from types import SimpleNamespace
+
+__spec__ = SimpleNamespace(name=sys.argv[1])
+from pyspark_braidlog import DefaultSource
+try:
+    raise BrokenPipeError
+except BaseException:
+    traceback.print_exc()
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(("program", "is_told"), [(DAEMON, False), ("mine", True)])
+def test_a_process_that_only_looked_for_data_sources_ends_as_silently(program: str, is_told: bool) -> None:
+    words = [sys.executable, "-c", LOOK_UP, program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (7, is_told), done.stderr

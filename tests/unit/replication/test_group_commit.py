@@ -15,8 +15,9 @@ from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.net.round import Round
 from braidlog.replication.delayed_operation import DelayedOperation
-from braidlog.replication.group_commit import AppendAck, Committer, PendingAck
+from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition
+from braidlog.replication.pending_ack import AppendAck, PendingAck
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.files import File, OsFiles, Part
 from braidlog.storage.handles import HandlePool
@@ -164,6 +165,21 @@ def test_requests_that_come_during_a_sync_share_the_next_one(synced: World) -> N
     synced.steps.finish_one()
     assert all(ack.done for ack in later)
     assert synced.steps.blocking == []
+
+
+def test_a_sync_vouches_for_nothing_of_a_log_that_was_truncated_meanwhile(synced: World) -> None:
+    synced.produce()
+    synced.produce()
+    synced.steps.turn()
+    synced.partition.update_leader_and_isr(2, 1, (2, 1), (1, 2))
+    synced.log.truncate_to(0)
+    synced.partition.update_leader_and_isr(1, 2, (1,), (1,))
+    synced.steps.finish_one()
+    assert (synced.partition.vouched, synced.log.high_watermark) == (0, 0)
+    synced.produce()
+    synced.steps.turn()
+    synced.steps.finish_one()
+    assert (synced.partition.vouched, synced.log.high_watermark) == (1, 1)
 
 
 def test_a_completed_segment_is_synced_behind_the_scenes(tmp_path: Path) -> None:

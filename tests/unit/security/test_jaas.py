@@ -41,7 +41,7 @@ def test_what_property_files_hold(text: str, name: str, options: dict[str, str])
         ("", "empty"),
         (";", "login module has to be"),
         (f'{PLAIN} required username="alice"', "semicolon"),
-        ("com.sun.security.auth.module.Krb5LoginModule required;", "PlainLoginModule, ScramLoginModule"),
+        ("com.example.OtherLoginModule required;", "PlainLoginModule, ScramLoginModule"),
         (f'{PLAIN} username="alice" password="s3cret";', "required, requisite"),
         (f"{PLAIN} required username;", "option 1 has no value"),
         (f'{PLAIN} required username="a" password=;', "option 2 has no value"),

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import SaslAuthenticationFailedError
 from braidlog.security.credentials import BearerToken
-from braidlog.security.oauthbearer import OAuthBearerSaslClient, claims_of, encode_unsecured, unsecured_token
+from braidlog.security.oauthbearer import (
+    OAuthBearerSaslClient,
+    OAuthBearerSaslServer,
+    claims_of,
+    encode_unsecured,
+    unsecured_token,
+)
 from braidlog.security.sasl_client import SaslProtocolError, SaslRefused, State
+from braidlog.security.sasl_server import ServerState
+from braidlog.security.token_validation import INSUFFICIENT_SCOPE, TokenRefusedError, ValidToken
 
 
 def test_a_token_with_extensions() -> None:
@@ -92,3 +103,107 @@ def test_what_is_no_json_web_token_claims_nothing(token: str) -> None:
 
 def test_claims_come_back() -> None:
     assert claims_of(encode_unsecured({"sub": "ä"})) == {"sub": "ä"}
+
+
+# The broker's side, with our own client on the other
+
+
+def validate(token: str) -> ValidToken:
+    if token == "narrow":
+        raise TokenRefusedError("too narrow", INSUFFICIENT_SCOPE, "read")
+    if token != "good.token==":
+        raise TokenRefusedError("it expired 5 s ago")
+    return ValidToken("alice, of =the= north", 1234)
+
+
+def server() -> OAuthBearerSaslServer:
+    return OAuthBearerSaslServer(validate)
+
+
+def test_our_client_is_let_in() -> None:
+    client = OAuthBearerSaslClient(BearerToken("good.token==", extensions={"traceId": "1 2", "cluster": "x=y"}))
+    broker = server()
+    assert client.answer(broker.evaluate(client.first())) is None
+    assert client.is_complete
+    assert broker.is_complete
+    assert (broker.user, broker.expires_ms) == ("alice, of =the= north", 1234)
+    assert broker.extensions == {"traceId": "1 2", "cluster": "x=y"}
+
+
+@pytest.mark.parametrize(
+    ("token", "error"),
+    [("bad", '{"status":"invalid_token"}'), ("narrow", '{"status":"insufficient_scope","scope":"read"}')],
+)
+def test_our_client_is_told_what_is_wrong(token: str, error: str) -> None:
+    client = OAuthBearerSaslClient(BearerToken(token))
+    broker = server()
+    challenge = broker.evaluate(client.first())
+    assert challenge.decode() == error
+    assert broker.state is ServerState.CHALLENGED
+    acknowledgement = client.answer(challenge)
+    assert acknowledgement == b"\x01"
+    with pytest.raises(SaslAuthenticationFailedError) as caught:
+        broker.evaluate(acknowledgement)
+    assert caught.value.message == error
+    assert broker.state is ServerState.FAILED
+    assert broker.reason.startswith("the token is not accepted: ")
+    assert broker.user == ""
+    with pytest.raises(SaslRefused):
+        client.answer(b"")
+
+
+def test_there_is_no_second_attempt() -> None:
+    broker = server()
+    broker.evaluate(b"n,,\x01auth=Bearer bad\x01\x01")
+    with pytest.raises(SaslAuthenticationFailedError, match="invalid credentials"):
+        broker.evaluate(b"n,,\x01auth=Bearer good.token==\x01\x01")
+    assert not broker.is_complete
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"n,a=alice=2C of =3Dthe=3D north,\x01auth=bearer  good.token==\x01\x01",
+        b"n,,\x01a=b\x01auth=BEARER good.token==\x01c=d\x01\x01",
+    ],
+)
+def test_ways_to_say_the_same(first: bytes) -> None:
+    broker = server()
+    assert broker.evaluate(first) == b""
+    assert broker.is_complete
+
+
+def test_nobody_acts_for_another() -> None:
+    with pytest.raises(SaslAuthenticationFailedError, match="authorization id that is different"):
+        server().evaluate(b"n,a=bob,\x01auth=Bearer good.token==\x01\x01")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"\x01",
+        b"\xff",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Bearer good.token==\x01",
+        b"n,,auth=Bearer good.token==\x01\x01",
+        b"y,,\x01auth=Bearer good.token==\x01\x01",
+        b"n,,\x01auth=Basic good.token==\x01\x01",
+        b"n,,\x01auth=Bearer\x01\x01",
+        b"n,,\x01auth=Bearer two words\x01\x01",
+        b"n,,\x01token=Bearer good.token==\x01\x01",
+        b"n,,\x01auth=Bearer good.token==\x01\x01\x01",
+        b"n,,\x01auth=Bearer good.token==\x01x1=2\x01\x01",
+    ],
+)
+def test_a_first_message_that_is_none(first: bytes) -> None:
+    with pytest.raises(SaslAuthenticationFailedError, match="OAUTHBEARER"):
+        server().evaluate(first)
+
+
+@given(st.binary())
+def test_whatever_comes_is_refused(message: bytes) -> None:
+    broker = server()
+    with pytest.raises(SaslAuthenticationFailedError):
+        broker.evaluate(message)
+    assert broker.state is ServerState.FAILED

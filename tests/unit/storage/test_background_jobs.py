@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from braidlog.config.log_settings import COMPACT, LogSettings
+from braidlog.core.types import TopicPartition
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
@@ -58,8 +59,11 @@ def test_retention_drops_old_segments_and_their_files_follow(storage: Storage) -
     append(log, ("k", "old"), timestamp=NOW - 2 * HOUR)
     log.roll()
     append(log, ("k", "new"), timestamp=NOW)
+    moved: list[TopicPartition] = []
+    broker.manager.registry.on_log_start_moved.append(moved.append)
     storage.run("log-retention")
     assert log.log_start_offset == 1
+    assert moved == [tp("x")]
     assert content(log) == [(1, b"new")]
     assert len(list(Path(log.directory).glob("*.deleted"))) > 0
     broker.clock.advance(5)

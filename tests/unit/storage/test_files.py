@@ -3,11 +3,13 @@ from __future__ import annotations
 import errno
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from braidlog.storage.files import File, Files, OsFile, OsFiles
+from support.disks import small_disk
 from support.files_contract import FilesContract
 
 
@@ -19,6 +21,12 @@ class TestOsFiles(FilesContract):
     @pytest.fixture
     def root(self, tmp_path: Path) -> str:
         return str(tmp_path)
+
+    @pytest.fixture
+    def own_disk(self, tmp_path: Path) -> Iterator[str]:
+        """ext4 sets aside all that it has before it refuses: whatever else wrote to the machine's disk would fail."""
+        with small_disk(tmp_path / "disk", 1 << 20) as disk:
+            yield str(disk.inside)
 
 
 def test_an_atomic_write_without_room_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from braidlog.broker.coordinators.early_requests import CallLater, EarlyRequestBackoff
+from braidlog.coordinator.effects import Responder
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.transaction_metadata import TV_2
 from braidlog.core.protocol_errors import (
     BY_CODE,
-    ConcurrentTransactionsError,
     InvalidProducerEpochError,
     ProducerFencedError,
     ProtocolError,
@@ -29,19 +30,16 @@ if TYPE_CHECKING:
 
 PartitionErrors = dict[TopicPartition, ProtocolError | None]
 OnVerified = Callable[[PartitionErrors], None]
-CallLater = Callable[[float, Callable[[], None]], Any]
-
-# How long a request that is too early is kept: about 100 ms in all, as Kafka 4 does for a produce.
-_RETRY_BACKOFF_S: Final = 0.005
-_MAX_TRIES: Final = 20
+# Asks the coordinator of another broker, which answers with an AddPartitionsToTxnResult; false where it is this one's.
+AskElsewhere = Callable[[AddPartitionsToTxnTransaction, Responder], bool]
 
 
 class AddPartitionsToTxnManager:
     def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], call_later: CallLater) -> None:
         self._transactions = transactions
         self._call_later = call_later
-        # Asks the coordinator of another broker; false where it is this one's. Set in a cluster.
-        self.elsewhere: Callable[[AddPartitionsToTxnTransaction, list[TopicPartition], OnVerified], bool] | None = None
+        # Set in a cluster.
+        self.elsewhere: AskElsewhere | None = None
 
     def add_or_verify(
         self,
@@ -54,11 +52,11 @@ class AddPartitionsToTxnManager:
     ) -> None:
         """Whether the producer may write to the partitions now (KIP-890); with `add` they join its transaction.
 
-        `done` is called exactly once, at once where nothing needs to be written; what it appends at once comes before
-        the markers of a later end, since the coordinator answers in the order in which it decides. None means yes; a
-        partition outside of the transaction is TRANSACTION_ABORTABLE, which older clients receive as
-        INVALID_TXN_STATE; a producer that was fenced is INVALID_PRODUCER_EPOCH. Any other error is that of all
-        partitions.
+        `done` is called exactly once, at once where the coordinator is here and nothing needs to be written. The
+        transaction may have ended again when an answer comes from another broker: who appends holds a
+        `VerificationGuard` of the log meanwhile. None means yes; a partition outside of the transaction is
+        TRANSACTION_ABORTABLE, which older clients receive as INVALID_TXN_STATE; a producer that was fenced is
+        INVALID_PRODUCER_EPOCH. Any other error is that of all partitions.
         """
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for partition in partitions:
@@ -73,38 +71,39 @@ class AddPartitionsToTxnManager:
             verify_only=not add,
             topics=list(topics.values()),
         )
-        if self.elsewhere is not None and self.elsewhere(wanted, partitions, done):
-            return
-        _AddOrVerifyRequest(self._transactions, self._call_later, wanted, partitions, done).send()
+        backoff = EarlyRequestBackoff(self._call_later)
+        _AddOrVerifyRequest(self._transactions, self.elsewhere, backoff, wanted, partitions, done).send()
 
 
 class _AddOrVerifyRequest:
     """One request to the coordinator, and the responder that turns its reply into one error per partition.
 
-    A producer may begin its next transaction while markers of the last one are still being written. Where writing
-    adds partitions the request waits here for a moment, which is shorter than a client's own backoff.
+    Where writing adds partitions it may be too early: the coordinator, also that of another broker, is asked again.
     """
 
-    __slots__ = ("_call_later", "_done", "_partitions", "_transactions", "_tries", "_wanted")
+    __slots__ = ("_backoff", "_done", "_elsewhere", "_partitions", "_transactions", "_wanted")
 
     def __init__(
         self,
         transactions: CoordinatorRuntime[TransactionCoordinatorShard],
-        call_later: CallLater,
+        elsewhere: AskElsewhere | None,
+        backoff: EarlyRequestBackoff,
         wanted: AddPartitionsToTxnTransaction,
         partitions: list[TopicPartition],
         done: OnVerified,
     ) -> None:
         self._transactions = transactions
-        self._call_later = call_later
+        self._elsewhere = elsewhere
+        self._backoff = backoff
         self._wanted = wanted
         self._partitions = partitions
         self._done = done
-        self._tries = 0
 
     def send(self) -> None:
-        self._tries += 1
         wanted = self._wanted
+        # Each time anew: the coordinator may have moved.
+        if self._elsewhere is not None and self._elsewhere(wanted, self):
+            return
         if wanted.verify_only:
             self._transactions.submit(
                 wanted.transactional_id, self, lambda shard, now: shard.verify_partitions(wanted, self, now)
@@ -121,19 +120,24 @@ class _AddOrVerifyRequest:
         for topic in response.topic_results:
             for partition in topic.results_by_partition:
                 error = error_from(partition.partition_error_code)
-                answers[TopicPartition(topic.name, partition.partition_index)] = error
+                if error is not None and self._sends_again(error):
+                    return
+                answers[TopicPartition(topic.name, partition.partition_index)] = _as_partitions_say(error)
         self._done(answers)
 
     def fail(self, error: ProtocolError) -> None:
-        too_early = isinstance(error, ConcurrentTransactionsError) and not self._wanted.verify_only
-        if too_early and self._tries < _MAX_TRIES:
-            self._call_later(_RETRY_BACKOFF_S, self.send)
-            return
-        # Coordinators answer PRODUCER_FENCED, partitions INVALID_PRODUCER_EPOCH (KIP-588).
-        if isinstance(error, ProducerFencedError):
-            error = InvalidProducerEpochError(error.message)
-        self._done(dict.fromkeys(self._partitions, error))
+        if not self._sends_again(error):
+            self._done(dict.fromkeys(self._partitions, _as_partitions_say(error)))
+
+    def _sends_again(self, error: ProtocolError) -> bool:
+        """A producer that is too early is so for all partitions."""
+        return not self._wanted.verify_only and self._backoff.tries_again(error, self.send)
 
 
 def error_from(code: int) -> ProtocolError | None:
     return None if code == 0 else BY_CODE.get(code, UnknownServerError)()
+
+
+def _as_partitions_say(error: ProtocolError | None) -> ProtocolError | None:
+    """Coordinators answer PRODUCER_FENCED, partitions INVALID_PRODUCER_EPOCH (KIP-588)."""
+    return InvalidProducerEpochError(error.message) if isinstance(error, ProducerFencedError) else error

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.coordinator_logs import CoordinatorLogs
+from braidlog.broker.coordinators.deleted_partitions import DeletedPartitions
+from braidlog.broker.coordinators.early_requests import EarlyRequests
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.coordinators.marker_writer import MarkerDone, MarkerWriter
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
@@ -21,6 +23,7 @@ from braidlog.broker.environment import Environment
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
+from braidlog.cluster.store import CoordinationStore
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.coordinator.effects import SendMarkers
@@ -29,10 +32,12 @@ from braidlog.coordinator.group.topics import TopicFacts
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.transaction_metadata import TxnSettings
 from braidlog.core.tasks import Tasks
+from braidlog.core.timeout_queue import TimeoutQueue
 from braidlog.core.types import BrokerId
 from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.storage.producers.producer_state_manager import ProducerStateManager
 
 if TYPE_CHECKING:
     # Imported with the first shard: a broker without groups and transactions starts without them.
@@ -86,7 +91,12 @@ class Coordinators:
         tasks: Tasks,
         directory_of: Callable[[Partition], str],
         producer_ids: ProducerIdManager,
+        store: CoordinationStore,
+        is_cluster: bool,
+        is_read_by_others: Callable[[], bool],
     ) -> None:
+        """`is_read_by_others`: Kafka's brokers are in the cluster, too, or were and may come back."""
+        self._is_read_by_others = is_read_by_others
         self._broker_id = broker_id
         self._new_member_id = new_member_ids(environment.random)
         self._group_settings = group_settings(settings.current)
@@ -97,7 +107,12 @@ class Coordinators:
         # What was read before this listens.
         self._take_overrides(ImageDelta(configs_changed=dict(cache.image.configs.items())))
         self._image_topics = ImageTopics(cache)
-        self.topics = InternalTopics(creation, cache, settings, tasks)
+        self.topics = InternalTopics(creation, cache, settings, tasks, is_cluster)
+
+        def seconds(key: str) -> Callable[[], float]:
+            return lambda: settings.current.get_int(key) / 1000
+
+        request_timeout_s = seconds("request.timeout.ms")
 
         def logs(topic: str, read_size: str) -> CoordinatorLogs:
             return CoordinatorLogs(
@@ -118,6 +133,8 @@ class Coordinators:
             environment.clock,
             tasks,
             lambda: settings.current.get_int("offsets.topic.compression.codec"),
+            commit_timeout_s=seconds("offsets.commit.timeout.ms"),
+            marker_timeout_s=request_timeout_s,
         )
         self._producer_ids = producer_ids
         self.transactions: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
@@ -128,13 +145,17 @@ class Coordinators:
             environment.clock,
             tasks,
             perform=lambda action: self.send_markers(action, self.marker_manager.track(action)),
+            commit_timeout_s=request_timeout_s,
         )
-        self.markers = MarkerWriter(registry, committer, environment.clock, self.groups)
+        call_later = asyncio.get_running_loop().call_later
+        marker_timeouts = TimeoutQueue(call_later, environment.clock.monotonic, request_timeout_s)
+        self.markers = MarkerWriter(registry, committer, environment.clock, self.groups, marker_timeouts)
         # To the partitions of this broker; in a cluster also to those of others.
         self.send_markers: Callable[[SendMarkers, MarkerDone], None] = self.markers.write
-        call_later = asyncio.get_running_loop().call_later
-        self.marker_manager = TransactionMarkerManager(self.transactions, call_later)
+        deleted = DeletedPartitions(store, tasks)
+        self.marker_manager = TransactionMarkerManager(self.transactions, call_later, deleted.is_gone)
         self.add_partitions_manager = AddPartitionsToTxnManager(self.transactions, call_later)
+        self.early_requests = EarlyRequests(self.transactions, call_later)
 
     def _make_group_shard(self, leader_epoch: int) -> GroupCoordinatorShard:
         from braidlog.coordinator.group.shard import GroupCoordinatorShard
@@ -142,9 +163,15 @@ class Coordinators:
         return GroupCoordinatorShard(lambda: self._group_settings, self._image_topics, self._new_member_id)
 
     def _make_txn_shard(self, leader_epoch: int) -> TransactionCoordinatorShard:
+        from braidlog.coordinator.txn.records import OLDEST_VALUE_VERSION, VALUE_VERSION
         from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 
-        return TransactionCoordinatorShard(lambda: self._txn_settings, self._producer_ids.take, leader_epoch)
+        return TransactionCoordinatorShard(
+            lambda: self._txn_settings,
+            self._producer_ids.take,
+            leader_epoch,
+            lambda: OLDEST_VALUE_VERSION if self._is_read_by_others() else VALUE_VERSION,
+        )
 
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         self._group_settings = group_settings(settings, self._group_settings.overrides)
@@ -185,8 +212,15 @@ class Coordinators:
         if partition.leader != self._broker_id:
             coordinator.on_resignation(partition.index)
         elif self._cache.image.topic(partition.topic) is not None:
-            # Without the topic's partition count no name could be assigned to a shard: the cache has it in a moment.
             coordinator.on_election(partition.index, partition.leader_epoch)
+        else:
+            # Without the topic's partition count no name can be assigned to a shard: the cache has it in a moment.
+            coordinator.on_resignation(partition.index)
+
+    def offsets_producers(self, partition: int) -> ProducerStateManager | None:
+        """Of the log of a partition of `__consumer_offsets`, where there is one."""
+        held = self._registry.get(OFFSETS_TOPIC, partition)
+        return None if held is None or held.log is None else held.log.producer_state
 
     def _coordinator_of(
         self, topic: str

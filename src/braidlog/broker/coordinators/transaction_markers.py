@@ -1,4 +1,9 @@
-"""Follows the markers that end a transaction, until every partition has its own."""
+"""Follows the markers that end a transaction, until every partition has its own.
+
+A partition that nobody here knows of may be gone, or be led by a broker that was told of it more recently: metadata
+comes some topics at a time. A marker that is left out for a partition that is there would be one that readers wait for
+until the end of days, so the store is asked which it is.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +32,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("braidlog.transactions")
 
 CallLater = Callable[[float, Callable[[], None]], Any]
+# Calls back whether the cluster has no such partition any more.
+IsGone = Callable[[TopicPartition, Callable[[bool], None]], None]
 
 # Between tries to write markers, in seconds.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
+# Of so many tries the first is said to have failed: once a minute.
+_SAID_ONE_IN: Final = 12
 
 
 class _NoResponder:
@@ -56,9 +65,12 @@ class _MarkerAttempt:
 
 
 class TransactionMarkerManager:
-    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], call_later: CallLater) -> None:
+    def __init__(
+        self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], call_later: CallLater, is_gone: IsGone
+    ) -> None:
         self._transactions = transactions
         self._call_later = call_later
+        self._is_gone = is_gone
 
     def track(self, action: SendMarkers) -> MarkerDone:
         """The callback that gathers the results of an attempt."""
@@ -67,11 +79,11 @@ class TransactionMarkerManager:
     def _on_marker_written(
         self, attempt: _MarkerAttempt, partition: TopicPartition, error: ProtocolError | None
     ) -> None:
-        """The last partition of an attempt reports it to the shard; partitions that may still take it are retried."""
         action = attempt.action
-        attempt.outstanding -= 1
-        if error is None or isinstance(error, UnknownTopicOrPartitionError):
-            # A partition that is gone needs no marker.
+        if isinstance(error, UnknownTopicOrPartitionError):
+            self._is_gone(partition, partial(self._on_looked_up, attempt, partition))
+            return
+        if error is None:
             attempt.written.append(partition)
         elif isinstance(error, TransactionCoordinatorFencedError):
             log.error("%s: %s refused the marker, a newer coordinator has written there", action, partition)
@@ -79,8 +91,23 @@ class TransactionMarkerManager:
             # Also a partition that has seen a newer epoch is tried again: the producer may come to be forgotten there,
             # or the topic be deleted, and without another try the transactional id would be of no use ever after.
             attempt.failed = True
-            if action.attempt == 0:
-                log.warning("%s: %s could not be marked yet: %s", action, partition, error)
+            if action.attempt % _SAID_ONE_IN == 0:
+                tries = f", after {action.attempt + 1} tries" if action.attempt else ""
+                log.warning("%s: %s could not be marked yet%s: %s", action, partition, tries, error)
+        self._count(attempt)
+
+    def _on_looked_up(self, attempt: _MarkerAttempt, partition: TopicPartition, is_gone: bool) -> None:
+        """A partition that is gone needs no marker; one that was only not known yet gets it at the next try."""
+        if is_gone:
+            attempt.written.append(partition)
+        else:
+            attempt.failed = True
+        self._count(attempt)
+
+    def _count(self, attempt: _MarkerAttempt) -> None:
+        """The last partition of an attempt reports it to the shard; partitions that may still take it are retried."""
+        action = attempt.action
+        attempt.outstanding -= 1
         if attempt.outstanding:
             return
         written = attempt.written

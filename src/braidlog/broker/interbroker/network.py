@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from braidlog import __version__
 from braidlog.cluster.image import BrokerInfo
+from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.listeners import PLAINTEXT
+from braidlog.core.errors import UserError
 from braidlog.core.types import BrokerId
 from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Connector, SocketConnector
@@ -23,14 +26,22 @@ from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.reconnecting_connection import ReconnectingConnection, open_connection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 
+if TYPE_CHECKING:
+    from braidlog.client.network.channel_builders import ChannelBuilder
+
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
-Authenticate = Callable[[PipelinedConnection], Awaitable[None]]
+_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
+_TLS_KEYS: Final = (
+    "ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites", _IDENTIFICATION, "ssl.truststore.certificates",
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
+    "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
+)  # fmt: skip
 
 
 class InterBrokerNetwork:
-    """A simulation gives a connector of its own; `authenticate` logs in where the listener asks for it."""
+    """A simulation gives a connector of its own; `channels` has TLS and logins where the listener speaks them."""
 
     def __init__(
         self,
@@ -39,7 +50,7 @@ class InterBrokerNetwork:
         settings: Callable[[], BrokerSettings],
         random: Random,
         connector: Connector | None = None,
-        authenticate: Authenticate | None = None,
+        channels: ChannelBuilder | None = None,
     ) -> None:
         self._broker_id = broker_id
         self.listener = listener
@@ -47,8 +58,10 @@ class InterBrokerNetwork:
         self._backoff = ExponentialBackoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random)
         current = settings()
         self._setup_s = current.get_int("socket.connection.setup.timeout.ms") / 1000
-        self._connector = connector or _plaintext_connector(self._setup_s)
-        self._authenticate = authenticate
+        self._connector = connector or SocketConnector(
+            channels.secure if channels is not None else _in_clear_text, self._setup_s
+        )
+        self._authenticate = channels.authenticate if channels is not None else None
 
     @property
     def control_timeout_s(self) -> float:
@@ -62,8 +75,17 @@ class InterBrokerNetwork:
 
     def connect(self, broker: BrokerInfo, purpose: str) -> ReconnectingConnection:
         """Nothing is sent before the connection is first asked for."""
+        return self.connect_to(broker.id, lambda: broker, purpose)
+
+    def connect_to(
+        self, broker_id: BrokerId, find: Callable[[], BrokerInfo | None], purpose: str
+    ) -> ReconnectingConnection:
+        """As `connect`, to wherever the broker is each time that a connection is made."""
 
         async def open_to_broker() -> PipelinedConnection:
+            broker = find()
+            if broker is None:
+                raise NoConnection(f"broker {broker_id} is not announced by the controller; is it running?")
             endpoint = broker.endpoint(self.listener)
             if endpoint is None:
                 raise NoConnection(
@@ -73,7 +95,7 @@ class InterBrokerNetwork:
             client_id = f"broker-{self._broker_id}-{purpose}"
             return await open_connection(self._connector, (endpoint.host, endpoint.port), client_id, self._prepare)
 
-        return ReconnectingConnection(f"broker {broker.id} ({purpose})", open_to_broker, self._backoff)
+        return ReconnectingConnection(f"broker {broker_id} ({purpose})", open_to_broker, self._backoff)
 
     async def _prepare(self, connection: PipelinedConnection) -> None:
         await connection.negotiate(__version__, self._setup_s)
@@ -81,8 +103,65 @@ class InterBrokerNetwork:
             await self._authenticate(connection)
 
 
-def _plaintext_connector(setup_s: float) -> Connector:
-    async def secure(loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
-        return PlainTransport(loop, connected)
+async def _in_clear_text(loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
+    return PlainTransport(loop, connected)
 
-    return SocketConnector(secure, setup_s)
+
+def inter_broker_channels(
+    settings: BrokerSettings, listener: str, protocol: str, random: Random
+) -> ChannelBuilder | None:
+    """How this broker shows the others who it is, as the settings of the listener between them say; none in clear text.
+
+    Raises UserError that names the setting to change.
+    """
+    if protocol == PLAINTEXT:
+        return None
+    # The broker is a client like any other here.
+    from braidlog.client.network.channel_builders import channel_builder_for
+    from braidlog.client.settings import ADMIN, Settings
+
+    config: dict[str, Any] = {
+        "security.protocol": protocol,
+        "request.timeout.ms": settings.get_int("request.timeout.ms"),
+        "socket.connection.setup.timeout.ms": settings.get_int("socket.connection.setup.timeout.ms"),
+    }
+    if protocol.endswith("SSL"):
+        config.update(_tls(settings, listener))
+    if protocol.startswith("SASL_"):
+        config.update(_login(settings, listener))
+    try:
+        return channel_builder_for(Settings.of(ADMIN, config), random)
+    except UserError as problem:
+        raise UserError(f"the listener {listener} between brokers: {problem}") from problem
+
+
+def _login(settings: BrokerSettings, listener: str) -> dict[str, Any]:
+    mechanism = str(settings.get_for_listener(listener, "sasl.mechanism.inter.broker.protocol"))
+    enabled = settings.get_for_listener(listener, "sasl.enabled.mechanisms")
+    if not isinstance(enabled, tuple) or mechanism not in enabled:
+        raise UserError(
+            f"sasl.mechanism.inter.broker.protocol is {mechanism}, which sasl.enabled.mechanisms of the listener "
+            f"{listener} does not have; set the one to one of the other"
+        )
+    jaas = settings.get_for_mechanism(listener, mechanism, "sasl.jaas.config")
+    if jaas is None:
+        raise UserError(
+            f"brokers log in to each other with {mechanism} on the listener {listener}: set "
+            f'{known.mechanism_key(listener, mechanism, "sasl.jaas.config")} with username="…" password="…"'
+        )
+    config: dict[str, Any] = {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+    if mechanism == "OAUTHBEARER":
+        url = settings.get_for_mechanism(listener, mechanism, "sasl.oauthbearer.token.endpoint.url")
+        config["sasl.oauthbearer.token.endpoint.url"] = url
+        config["sasl.login.read.timeout.ms"] = settings.get("sasl.login.read.timeout.ms")
+        config["sasl.login.refresh.window.factor"] = settings.get_float("sasl.login.refresh.window.factor")
+    return config
+
+
+def _tls(settings: BrokerSettings, listener: str) -> dict[str, Any]:
+    found = {key: settings.get_for_listener(listener, key) for key in _TLS_KEYS}
+    # Without a value the client's default counts, which is the broker's but for the algorithm: empty switches it off.
+    given = {key: value for key, value in found.items() if value not in (None, "", ()) or key == _IDENTIFICATION}
+    if not settings.is_set("ssl.protocol"):
+        del given["ssl.protocol"]
+    return given

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple, assert_never
 
 from braidlog.broker.interbroker.network import InterBrokerNetwork
-from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.cluster import control_wire
 from braidlog.cluster.control_requests import (
     ControlRequest,
@@ -19,6 +19,7 @@ from braidlog.cluster.control_requests import (
 from braidlog.cluster.control_wire import EncodedUpdateMetadata
 from braidlog.cluster.image import BrokerInfo
 from braidlog.core.protocol_errors import UnsupportedVersionError
+from braidlog.core.time_slice import run_in_slices
 from braidlog.net.outbound.errors import NoConnection
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.wire.generated.api_keys import ApiKey
@@ -83,6 +84,12 @@ class RemoteControlChannel:
             # It may be replaced by a newer one at the same address.
             raise NoConnection(f"broker {self._broker.id} takes no control requests: {problem}") from problem
         assert_never(request)
+
+    async def reach(self) -> None:
+        await self._link.get()
+
+    def when_broken(self, callback: Callable[[], None]) -> None:
+        self._link.on_broken = lambda _: callback()
 
     async def close(self) -> None:
         self._link.close()

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import Final
 
-from braidlog.broker.coordinators.add_partitions_manager import OnVerified, PartitionErrors, error_from
+from braidlog.broker.coordinators.add_partitions_manager import error_from
 from braidlog.broker.coordinators.marker_writer import MarkerDone, MarkerWriter
 from braidlog.broker.interbroker.network import InterBrokerNetwork
 from braidlog.cluster.image import BrokerInfo, ClusterImage
 from braidlog.config.topic_names import TRANSACTIONS_TOPIC
-from braidlog.coordinator.effects import SendMarkers
-from braidlog.coordinator.partitioning import partition_for
+from braidlog.coordinator.effects import Responder, SendMarkers
 from braidlog.core.protocol_errors import (
     CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
+    NetworkError,
     NotLeaderOrFollowerError,
-    ProducerFencedError,
     ProtocolError,
     UnsupportedVersionError,
 )
 from braidlog.core.tasks import Tasks
-from braidlog.core.types import BrokerId, TopicPartition, by_topic
+from braidlog.core.types import NO_BROKER, BrokerId, TopicPartition, by_topic
 from braidlog.net.outbound.errors import ClientError
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.reconnecting_connection import ReconnectingConnection
 from braidlog.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 from braidlog.wire.generated.api_keys import ApiKey
@@ -36,6 +39,34 @@ from braidlog.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+log = logging.getLogger("braidlog.transactions")
+
+# From here on a request may name many transactions, and ask without adding (KIP-890).
+_MANY_TRANSACTIONS_FROM: Final = 4
+
+Question = tuple[AddPartitionsToTxnTransaction, Responder]
+
+
+class _Questions:
+    """What one coordinator is to be asked, one request at a time."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Question] = []
+        self.being_asked = False
+
+    def take(self) -> list[Question]:
+        """Those of the next request: an answer names its transactional id, so that each is in it once."""
+        taken: dict[str, Question] = {}
+        later: list[Question] = []
+        for question in self.waiting:
+            name = question[0].transactional_id
+            if name in taken:
+                later.append(question)
+            else:
+                taken[name] = question
+        self.waiting = later
+        return list(taken.values())
 
 
 class RemoteTransactions:
@@ -47,13 +78,17 @@ class RemoteTransactions:
         network: InterBrokerNetwork,
         image: Callable[[], ClusterImage],
         markers: MarkerWriter,
+        coordinated_in: Callable[[str], int],
         tasks: Tasks,
     ) -> None:
+        """`coordinated_in`: the partition of `__transaction_state` that a transactional id belongs to."""
         self._broker_id = broker_id
         self._network = network
         self._image = image
         self._markers = markers
+        self._coordinated_in = coordinated_in
         self._tasks = tasks
+        self._questions: dict[BrokerId, _Questions] = {}
         self._links: dict[BrokerId, tuple[BrokerInfo, ReconnectingConnection]] = {}
 
     def write_markers(self, markers: SendMarkers, done: MarkerDone) -> None:
@@ -101,54 +136,77 @@ class RemoteTransactions:
                 for topic in marker.topics:
                     for each in topic.partitions:
                         results[TopicPartition(topic.name, each.partition_index)] = error_from(each.error_code)
-        except (ClientError, UnsupportedVersionError) as problem:
+        except Exception as problem:
+            _log_if_bug(problem, "a marker for", leader)
             lost: ProtocolError = NotLeaderOrFollowerError(f"broker {leader.id} did not take the marker: {problem}")
             results = dict.fromkeys(targets, lost)
         for target in targets:
             done(target, results.get(target, NotLeaderOrFollowerError(f"broker {leader.id} says nothing of it")))
 
-    def ask_coordinator(
-        self, wanted: AddPartitionsToTxnTransaction, partitions: list[TopicPartition], done: OnVerified
-    ) -> bool:
-        """False where the coordinator is here, or is not known: then this broker's own answers."""
+    def ask_coordinator(self, wanted: AddPartitionsToTxnTransaction, responder: Responder) -> bool:
+        """False where the coordinator is this broker's.
+
+        While a request is under way to a broker, what else it is to be asked is gathered for the next one.
+        """
         image = self._image()
-        topic = image.topic(TRANSACTIONS_TOPIC)
-        if topic is None:
+        at = TopicPartition(TRANSACTIONS_TOPIC, self._coordinated_in(wanted.transactional_id))
+        info = image.partition(at)
+        leader = NO_BROKER if info is None else info.leader
+        if leader == self._broker_id:
             return False
-        leader = topic.partitions[partition_for(wanted.transactional_id, len(topic.partitions))].leader
-        if leader == self._broker_id or leader not in image.brokers:
-            return False
-        asking = self._ask(image.brokers[leader], wanted, partitions, done)
-        self._tasks.spawn(f"asking the coordinator on broker {leader}", asking)
+        if leader not in image.brokers:
+            responder.fail(CoordinatorNotAvailableError("the transaction's coordinator is not known now; try again"))
+            return True
+        questions = self._questions.setdefault(leader, _Questions())
+        questions.waiting.append((wanted, responder))
+        if not questions.being_asked:
+            questions.being_asked = True
+            self._tasks.spawn(f"asking the coordinator on broker {leader}", self._ask(leader, questions))
         return True
 
-    async def _ask(
-        self,
-        coordinator: BrokerInfo,
-        wanted: AddPartitionsToTxnTransaction,
-        partitions: list[TopicPartition],
-        done: OnVerified,
-    ) -> None:
-        answers: PartitionErrors
+    async def _ask(self, leader: BrokerId, questions: _Questions) -> None:
+        try:
+            while questions.waiting:
+                asked = questions.take()
+                coordinator = self._image().brokers.get(leader)
+                if coordinator is None:
+                    lost = NetworkError(f"broker {leader} is gone")
+                    for _, responder in asked:
+                        responder.fail(lost)
+                else:
+                    await self._ask_once(coordinator, asked)
+        finally:
+            questions.being_asked = False
+
+    async def _ask_once(self, coordinator: BrokerInfo, asked: list[Question]) -> None:
         try:
             connection = await self._connection(coordinator)
+            if connection.version_for(ApiKey.ADD_PARTITIONS_TO_TXN, None) < _MANY_TRANSACTIONS_FROM:
+                raise UnsupportedVersionError("its broker is too old for that")
             response = await connection.call(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
-                AddPartitionsToTxnRequest(transactions=[wanted]),
+                AddPartitionsToTxnRequest(transactions=[wanted for wanted, _ in asked]),
                 AddPartitionsToTxnResponse,
                 timeout_s=self._network.request_timeout_s,
             )
-            answers = dict.fromkeys(partitions, error_from(response.error_code))
-            for result in response.results_by_transaction:
-                for topic in result.topic_results:
-                    for each in topic.results_by_partition:
-                        at = TopicPartition(topic.name, each.partition_index)
-                        answers[at] = _as_partitions_say(error_from(each.partition_error_code))
-        except (ClientError, UnsupportedVersionError) as problem:
-            # A retriable error: the producer sends the batch again.
-            lost: ProtocolError = CoordinatorNotAvailableError(f"the coordinator did not answer: {problem}")
-            answers = dict.fromkeys(partitions, lost)
-        done(answers)
+        except Exception as problem:
+            _log_if_bug(problem, "a question to", coordinator)
+            for wanted, responder in asked:
+                if isinstance(problem, UnsupportedVersionError) and wanted.verify_only:
+                    # Before Kafka 3.5 nobody verified: such a coordinator cannot, and must not keep producers out.
+                    responder.answer(_all_verified(wanted))
+                else:
+                    # A retriable error: the producer sends the batch again.
+                    responder.fail(NetworkError(f"the coordinator did not answer: {problem}"))
+            return
+        answers = {result.transactional_id: result for result in response.results_by_transaction}
+        missing = error_from(response.error_code) or NetworkError("the coordinator's answer says nothing of it")
+        for wanted, responder in asked:
+            answer = answers.get(wanted.transactional_id)
+            if answer is None:
+                responder.fail(missing)
+            else:
+                responder.answer(answer)
 
     async def _connection(self, broker: BrokerInfo) -> PipelinedConnection:
         known = self._links.get(broker.id)
@@ -157,6 +215,17 @@ class RemoteTransactions:
                 known[1].close()
             known = self._links[broker.id] = broker, self._network.connect(broker, "coordinator")
         return await known[1].get()
+
+    def close(self) -> None:
+        """The broker stops: whoever waits is told that the connection was closed."""
+        for _, link in self._links.values():
+            link.close()
+
+
+def _log_if_bug(problem: Exception, what: str, broker: BrokerInfo) -> None:
+    """Whoever waits is answered all the same: a transaction must not hang on it."""
+    if not isinstance(problem, (ClientError, UnsupportedVersionError)):
+        log.error("%s broker %d failed, a bug in braidlog, please report it", what, broker.id, exc_info=problem)
 
 
 def _for_partitions(markers: SendMarkers, partitions: list[TopicPartition]) -> SendMarkers:
@@ -170,6 +239,16 @@ def _for_partitions(markers: SendMarkers, partitions: list[TopicPartition]) -> S
     )
 
 
-def _as_partitions_say(error: ProtocolError | None) -> ProtocolError | None:
-    """Coordinators answer PRODUCER_FENCED, partitions INVALID_PRODUCER_EPOCH (KIP-588)."""
-    return InvalidProducerEpochError(error.message) if isinstance(error, ProducerFencedError) else error
+def _all_verified(wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=wanted.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index) for index in topic.partitions
+                ],
+            )
+            for topic in wanted.topics
+        ],
+    )

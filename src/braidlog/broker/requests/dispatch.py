@@ -16,10 +16,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
-from braidlog.broker.requests.time_slicing import SlicedWork, TimeSlicer
+from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
+from braidlog.core.time_slice import SlicedWork
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange, MakeErrorResponse, RequestTimes
 from braidlog.wire.apis import API_VERSIONS, APIS, PRODUCE

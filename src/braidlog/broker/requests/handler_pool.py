@@ -13,7 +13,8 @@ from typing import Final
 from braidlog.net.memory import MemoryPool
 from braidlog.replication.group_commit import RunInDirectory
 
-_LANE: Final = "conversions"
+# Its executor.
+CONVERSIONS: Final = "conversions"
 # Bytes to unpack, at most, of work that takes a few milliseconds.
 _SHORT: Final = 4 << 20
 
@@ -62,7 +63,7 @@ class RequestHandlerPool:
             self._running += 1
 
             def begin(size: int = size, work: Callable[[], None] = work, done: Done = done) -> None:
-                self._run_in_executor(_LANE, work, lambda problem: self._finished(size, done, problem))
+                self._run_in_executor(CONVERSIONS, work, lambda problem: self._finished(size, done, problem))
 
             if self._memory.reserve(size, begin):
                 begin()

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.alter_partition import AlterPartitionRequest
     from braidlog.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
     from braidlog.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from braidlog.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest
     from braidlog.wire.generated.api_versions import ApiVersionsRequest
     from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
     from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest
+    from braidlog.wire.generated.create_delegation_token import CreateDelegationTokenRequest
     from braidlog.wire.generated.create_partitions import CreatePartitionsRequest
     from braidlog.wire.generated.create_topics import CreateTopicsRequest
     from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
@@ -38,13 +40,16 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.delete_topics import DeleteTopicsRequest
     from braidlog.wire.generated.describe_cluster import DescribeClusterRequest
     from braidlog.wire.generated.describe_configs import DescribeConfigsRequest
+    from braidlog.wire.generated.describe_delegation_token import DescribeDelegationTokenRequest
     from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
     from braidlog.wire.generated.describe_log_dirs import DescribeLogDirsRequest
     from braidlog.wire.generated.describe_producers import DescribeProducersRequest
     from braidlog.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest
     from braidlog.wire.generated.describe_transactions import DescribeTransactionsRequest
+    from braidlog.wire.generated.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
     from braidlog.wire.generated.elect_leaders import ElectLeadersRequest
     from braidlog.wire.generated.end_txn import EndTxnRequest
+    from braidlog.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest
     from braidlog.wire.generated.fetch import FetchRequest
     from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
     from braidlog.wire.generated.heartbeat import HeartbeatRequest
@@ -64,6 +69,9 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.offset_fetch import OffsetFetchRequest
     from braidlog.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
     from braidlog.wire.generated.produce import ProduceRequest
+    from braidlog.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
+    from braidlog.wire.generated.sasl_authenticate import SaslAuthenticateRequest
+    from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest
     from braidlog.wire.generated.stop_replica import StopReplicaRequest
     from braidlog.wire.generated.sync_group import SyncGroupRequest
     from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
@@ -133,7 +141,12 @@ def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
 def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
     auto_create = broker.settings.current.get_bool("auto.create.topics.enable")
     return MetadataHandler(
-        broker.metadata_cache, broker.registry, broker.topic_creation, auto_create, broker.coordinators.topics.wanted
+        broker.metadata_cache,
+        broker.registry,
+        broker.topic_creation,
+        auto_create,
+        broker.coordinators.topics.wanted,
+        broker.members.announced.wait,
     )
 
 
@@ -235,6 +248,57 @@ def _find_coordinator(broker: Broker) -> ReturningHandler[FindCoordinatorRequest
     return FindCoordinatorHandler(broker.metadata_cache, broker.coordinators.topics)
 
 
+# Logins and users
+
+
+def _sasl_handshake(broker: Broker) -> RespondingHandler[SaslHandshakeRequest]:
+    from braidlog.broker.handlers.security.sasl import SaslHandshakeHandler
+
+    return SaslHandshakeHandler()
+
+
+def _sasl_authenticate(broker: Broker) -> RespondingHandler[SaslAuthenticateRequest]:
+    from braidlog.broker.handlers.security.sasl import SaslAuthenticateHandler
+
+    return SaslAuthenticateHandler()
+
+
+def _describe_user_scram_credentials(broker: Broker) -> ReturningHandler[DescribeUserScramCredentialsRequest]:
+    from braidlog.broker.handlers.security.scram_credentials import DescribeUserScramCredentialsHandler
+
+    return DescribeUserScramCredentialsHandler(broker.scram_users)
+
+
+def _alter_user_scram_credentials(broker: Broker) -> ReturningHandler[AlterUserScramCredentialsRequest]:
+    from braidlog.broker.handlers.security.scram_credentials import AlterUserScramCredentialsHandler
+
+    return AlterUserScramCredentialsHandler(broker.direct_writes, broker.config_changes)
+
+
+def _create_delegation_token(broker: Broker) -> ReturningHandler[CreateDelegationTokenRequest]:
+    from braidlog.broker.handlers.security.delegation_tokens import CreateDelegationTokenHandler
+
+    return CreateDelegationTokenHandler(broker.delegation_tokens)
+
+
+def _renew_delegation_token(broker: Broker) -> ReturningHandler[RenewDelegationTokenRequest]:
+    from braidlog.broker.handlers.security.delegation_tokens import RenewDelegationTokenHandler
+
+    return RenewDelegationTokenHandler(broker.delegation_tokens)
+
+
+def _expire_delegation_token(broker: Broker) -> ReturningHandler[ExpireDelegationTokenRequest]:
+    from braidlog.broker.handlers.security.delegation_tokens import ExpireDelegationTokenHandler
+
+    return ExpireDelegationTokenHandler(broker.delegation_tokens)
+
+
+def _describe_delegation_token(broker: Broker) -> ReturningHandler[DescribeDelegationTokenRequest]:
+    from braidlog.broker.handlers.security.delegation_tokens import DescribeDelegationTokenHandler
+
+    return DescribeDelegationTokenHandler(broker.delegation_tokens)
+
+
 # Groups
 
 
@@ -272,6 +336,8 @@ def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitReque
         broker.coordinators.add_partitions_manager,
         ImageTopics(broker.metadata_cache),
         broker.verifies_transactions,
+        broker.coordinators.offsets_producers,
+        broker.environment.clock,
     )
 
 
@@ -302,7 +368,7 @@ def _leave_group(broker: Broker) -> RespondingHandler[LeaveGroupRequest]:
 def _consumer_group_heartbeat(broker: Broker) -> RespondingHandler[ConsumerGroupHeartbeatRequest]:
     from braidlog.broker.handlers.groups.group_membership import ConsumerGroupHeartbeatHandler
 
-    return ConsumerGroupHeartbeatHandler(broker.coordinators.groups)
+    return ConsumerGroupHeartbeatHandler(broker.coordinators.groups, broker.serves_consumer_protocol)
 
 
 def _describe_groups(broker: Broker) -> ReturningHandler[DescribeGroupsRequest]:
@@ -326,7 +392,7 @@ def _delete_groups(broker: Broker) -> ReturningHandler[DeleteGroupsRequest]:
 def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDescribeRequest]:
     from braidlog.broker.handlers.groups.group_administration import ConsumerGroupDescribeHandler
 
-    return ConsumerGroupDescribeHandler(broker.coordinators.groups)
+    return ConsumerGroupDescribeHandler(broker.coordinators.groups, broker.serves_consumer_protocol)
 
 
 # Transactions
@@ -341,13 +407,15 @@ def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]
 def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToTxnRequest]:
     from braidlog.broker.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxnHandler
 
-    return AddPartitionsToTxnHandler(broker.coordinators.transactions, broker.metadata_cache)
+    return AddPartitionsToTxnHandler(
+        broker.coordinators.transactions, broker.coordinators.early_requests, broker.metadata_cache
+    )
 
 
 def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
     from braidlog.broker.handlers.transactions.producer_transactions import AddOffsetsToTxnHandler
 
-    return AddOffsetsToTxnHandler(broker.coordinators.transactions, broker.coordinators.groups)
+    return AddOffsetsToTxnHandler(broker.coordinators.early_requests, broker.coordinators.groups)
 
 
 def _end_txn(broker: Broker) -> RespondingHandler[EndTxnRequest]:
@@ -426,6 +494,12 @@ RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
     ApiKey.LIST_GROUPS: _list_groups,
     ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
+    ApiKey.CREATE_DELEGATION_TOKEN: _create_delegation_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: _renew_delegation_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _expire_delegation_token,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _describe_delegation_token,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.DELETE_RECORDS: _delete_records,
@@ -463,6 +537,8 @@ INTER_BROKER: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
 RESPONDING: Final[dict[ApiKey, Callable[[Broker], RespondingHandler[Any]]]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
+    ApiKey.SASL_HANDSHAKE: _sasl_handshake,
+    ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.JOIN_GROUP: _join_group,

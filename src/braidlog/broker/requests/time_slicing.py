@@ -1,4 +1,4 @@
-"""Long work on the loop, a slice at a time: a request about thousands of things holds up no other.
+"""Long requests on the loop, a slice at a time: one about thousands of things holds up no other.
 
 Such work is a generator: it yields between items, and returns its result. The first slice runs at once, so that what
 is short is answered as if there were no slices. What remains goes on a slice at a time, in turn with other long work
@@ -7,48 +7,19 @@ and with connections that never pause (`net/fair_queue`); few at a time, because
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final
 
 from braidlog.core.clock import Clock
+from braidlog.core.time_slice import SLICE_S, SlicedWork
 from braidlog.net.channel import Channel
 from braidlog.net.fair_queue import FairQueue
 
 log = logging.getLogger("braidlog.slices")
 
-SLICE_S: Final = 0.001
 _SIDE_BY_SIDE: Final = 4
-
-SlicedWork = Generator[None, None, Any]
-
-
-class TimeSlice:
-    """For a coroutine with much to do: lets others run when it has worked for a slice's time."""
-
-    def __init__(self) -> None:
-        # A simulated loop brings its own clock. `loop.time` would not do: uvloop's stands still within a callback.
-        self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "monotonic", time.monotonic)
-        self._until = self._now() + SLICE_S
-
-    async def yield_if_over(self) -> None:
-        if self._now() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._now() + SLICE_S
-
-
-async def run_in_slices(work: SlicedWork) -> Any:
-    """Do the work within a coroutine, letting others run between slices."""
-    time_slice = TimeSlice()
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-        await time_slice.yield_if_over()
 
 
 class _SlicedJob:

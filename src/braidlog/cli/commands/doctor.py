@@ -29,10 +29,11 @@ from braidlog.cli.options import (
 )
 from braidlog.cli.output import show
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.listeners import parse_listeners
 from braidlog.config.sources import load_settings
 from braidlog.config.unsupported_settings import UnsupportedSettingsError
 from braidlog.core.errors import BraidlogError, UserError
-from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.protocol_errors import InvalidConfigError, ProtocolError
 
 _ANSWER_S: Final = 5.0
 _COLOURS: Final = {OK: "32", WARNING: "33", PROBLEM: "31"}
@@ -101,16 +102,15 @@ def _check_cluster(options: argparse.Namespace, settings: Mapping[str, Any]) -> 
 def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Finding]:
     assignments = ([f"log.dirs={options.data}"] if options.data else []) + options.set
     findings: list[Finding] = []
-    listens = True
     try:
         settings, warnings = load_settings(options.config, os.environ, assignments)
     except UnsupportedSettingsError as refused:
         settings, warnings = refused.settings, refused.warnings
         findings += (problem("settings", refusal.text, refusal.advice) for refusal in refused.refusals)
-        listens = all(refusal.key != "listeners" for refusal in refused.refusals)
     except UserError as reason:
         return [problem("settings", str(reason), "correct it; docs/SETTINGS.md lists every setting")]
     findings += (warning("settings", text, "remove or correct it") for text in warnings)
+    findings += _check_security(settings)
     if not findings:
         findings.append(ok("settings", "all are known and allowed"))
     directories: list[DataDirectory] = []
@@ -121,10 +121,28 @@ def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Fi
             directories.append(found)
     holder = next((each.holder for each in directories if each.holder is not None), None)
     findings.append(_check_identity(settings, directories, cluster_id))
-    if listens:
-        findings += _once(check_listeners(settings, holder))
+    findings += _once(check_listeners(settings, holder))
     findings.append(check_open_files(sum(len(each.partitions) for each in directories), holder))
     findings.append(check_clock(directories))
+    return findings
+
+
+def _check_security(settings: BrokerSettings) -> list[Finding]:
+    """Whether TLS and SASL listeners have what they need, in the words with which `serve` would end."""
+    from braidlog.broker.authentication.listener_security import check_listener
+
+    try:
+        listeners = parse_listeners(settings)
+        findings: list[Finding] = []
+        for name, protocol in listeners.protocols.items():
+            for text in check_listener(settings, name, protocol):
+                message, _, advice = text.partition("; ")
+                findings.append(warning("settings", message, advice))
+    except InvalidConfigError:
+        return []  # the check of the listeners says so
+    except UserError as reason:
+        message, _, advice = str(reason).partition("; ")
+        return [problem("settings", message, advice or "correct it; docs/SETTINGS.md lists every setting")]
     return findings
 
 

@@ -122,11 +122,8 @@ def _file_offsets(options: argparse.Namespace) -> FileOffsets:
         return {}
     if options.from_file == "-":
         return reset_plan.read_file(sys.stdin, "standard input")
-    try:
-        with open(options.from_file, encoding="utf-8", newline="") as lines:
-            return reset_plan.read_file(lines, options.from_file)
-    except UnicodeDecodeError as problem:
-        raise UserError(f"{options.from_file} is not UTF-8 text; give a CSV file as --export prints it") from problem
+    with open(options.from_file, encoding="utf-8", newline="") as lines:
+        return reset_plan.read_file(lines, options.from_file)
 
 
 def _check_scope(options: argparse.Namespace, from_file: FileOffsets) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
+import threading
 
 from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
 from braidlog.cli.interrupts import exit_code_of
-from braidlog.cli.options import path_name, port_number, shortened
+from braidlog.cli.options import listen_address, path_name
 from braidlog.cli.program import EXIT_FAILED, Parser
 from braidlog.core.errors import BraidlogError
 
@@ -25,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        type=_listen_address,
+        type=listen_address,
         help="where clients connect; port 0 picks a free one (sets listeners)",
     )
     parser.add_argument(
@@ -36,14 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="any other setting; may be repeated",
     )
     parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
-
-
-def _listen_address(text: str) -> str:
-    """The type of --listen."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        raise argparse.ArgumentTypeError(f"{shortened(text)}: give HOST:PORT, such as 127.0.0.1:9092")
-    return f"{host or '127.0.0.1'}:{port_number(port)}"
+    parser.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="also stop when standard input ends: for programs that start a broker and must not leave it behind",
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -74,6 +73,8 @@ def _serve(options: argparse.Namespace) -> int:
     from braidlog.core.compilation import uncompiled_notice
     from braidlog.logging_setup import set_up_logging
 
+    if options.until_eof:
+        threading.Thread(target=_stop_at_end_of_input, name="end of input", daemon=True).start()
     loaded = load_settings(options.config, os.environ, [*_shorthands(options), *options.set])
     set_up_logging(loaded.settings)
     notice = uncompiled_notice()
@@ -81,6 +82,13 @@ def _serve(options: argparse.Namespace) -> int:
         logging.getLogger("braidlog.server").warning("%s", notice)
     keep_large_buffers()
     return run(Server(loaded.settings, loaded.warnings))
+
+
+def _stop_at_end_of_input() -> None:
+    """Whoever started this holds the other end of the pipe; however that ends, even by SIGKILL, the pipe is closed."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _shorthands(options: argparse.Namespace) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ConfigType,
         ResourceType,
     )
-    from braidlog.client.admin.delegation_tokens import DelegationToken, Principal
+    from braidlog.client.admin.delegation_tokens import DelegationToken
     from braidlog.client.admin.features import Features, FeatureUpdate, Levels, UpgradeType
     from braidlog.client.admin.groups import GroupDescription, GroupMember, GroupState, GroupType, ListedGroup
     from braidlog.client.admin.log_dirs import LogDir, Replica, ReplicaInfo
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetSpec
+    from braidlog.core.principal import Principal
 
 # Where each public name lives: a command that needs one family does not pay for the others.
 _NAMES: Final = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from braidlog.client.admin.acls import Acl, AclFilter
     from braidlog.client.admin.cluster_description import ApiVersionRange, ClusterDescription
     from braidlog.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource
-    from braidlog.client.admin.delegation_tokens import DelegationToken, Principal
+    from braidlog.client.admin.delegation_tokens import DelegationToken
     from braidlog.client.admin.features import Features, FeatureUpdate
     from braidlog.client.admin.group_offsets import Offsets
     from braidlog.client.admin.groups import GroupDescription, GroupState, GroupType, ListedGroup
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from braidlog.client.consumer.offsets.offset_and_metadata import OffsetAndMetadata
     from braidlog.client.requests.list_offsets import ListedOffset
     from braidlog.client.typed_settings import AdminSettings
+    from braidlog.core.principal import Principal
     from braidlog.core.types import TopicPartition
 
 _CLIENT_ID: Final = "braidlog-admin"

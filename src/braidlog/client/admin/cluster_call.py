@@ -80,13 +80,10 @@ class ClusterCall:
             return await self._connected(self._nodes.any(), who)
 
     async def node(self, broker_id: int) -> BrokerConnection:
+        """NoConnection also where metadata does not name it: a controller or a leader that has just been elected, or
+        was lost, may be missing for a moment. For one that the user names, `absent` says more."""
         if not self._nodes.is_known(broker_id):
             await self.metadata([])
-        if not self._nodes.is_known(broker_id):
-            problem = await self.absent(broker_id)
-            # What was asked to explain it may name the broker: it has just started.
-            if not self._nodes.is_known(broker_id):
-                raise problem
         return await self._connected(self._nodes.connection(broker_id), f"broker {broker_id}", broker_id)
 
     def learn(self, broker_id: int, address: Address) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
 from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import check
-from braidlog.core.errors import UserError
+from braidlog.core.principal import Principal
 from braidlog.wire.generated.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -31,22 +31,6 @@ DESCRIBE_DELEGATION_TOKEN: Final = 41
 # The first version that can make a token for another user.
 _FOR_OTHERS: Final = 3
 _BROKERS_CHOICE: Final = -1
-
-
-class Principal(NamedTuple):
-    type: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> Principal:
-        """From the form that ACLs have it in, `User:alice`."""
-        kind, colon, name = text.partition(":")
-        if not colon or not kind or not name:
-            raise UserError(f"{text!r} is no principal; write TYPE:NAME, such as User:alice")
-        return cls(kind, name)
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from braidlog.net.outbound.pipelined_connection import PipelinedConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 
 if TYPE_CHECKING:
-    from braidlog.net.outbound.tls_context import TlsContext, TlsOptions
+    from braidlog.net.tls_context import TlsContext, TlsOptions
     from braidlog.security.login import Login
     from braidlog.security.sasl_client import SaslClient
 
@@ -103,7 +103,7 @@ class SecureChannelBuilder:
         self._context: TlsContext | None = None
         if with_tls:
             # Who authenticates in clear text does not pay for this.
-            from braidlog.net.outbound.tls_context import tls_context
+            from braidlog.net.tls_context import tls_context
 
             self._context = tls_context(tls_options(settings))
 
@@ -160,7 +160,7 @@ class SecureChannelBuilder:
 
 
 def tls_options(settings: Settings) -> TlsOptions:
-    from braidlog.net.outbound.tls_context import TlsOptions
+    from braidlog.net.tls_context import TlsOptions
 
     return TlsOptions(
         protocols=tuple(str(name) for name in settings.items("ssl.enabled.protocols")),

@@ -117,8 +117,12 @@ class Nodes:
             self._unreachable = {}
 
     def learn_one(self, node_id: int, address: Address) -> None:
-        """A coordinator that registered after the metadata was read is not known yet."""
-        if node_id not in self._addresses:
+        """Where a coordinator is said to be: it may have registered, or moved, after the metadata was read.
+
+        One that is connected has not moved: then the word of a broker that lags behind does no harm.
+        """
+        connected = any(each == node_id and slot.ready is not None for (each, _), slot in self._slots.items())
+        if self._addresses.get(node_id) != address and not connected:
             self.learn({**self._addresses, node_id: address})
 
     def rebootstrap(self) -> None:

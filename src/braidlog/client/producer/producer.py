@@ -135,7 +135,7 @@ class Producer(SendPath):
             manager = TransactionManager(
                 guarantees.transactional_id,
                 engine,
-                TransactionCoordinatorClient.of(chosen, nodes, metadata.refreshed, runtime.random),
+                TransactionCoordinatorClient.of(chosen, nodes, runtime.random),
                 producer_id_state,
                 accumulator,
                 incomplete_batches,

@@ -6,7 +6,6 @@ import io
 from typing import Any, Final
 
 import fastavro
-from fastavro.schema import SchemaParseException
 
 from braidlog.core.errors import UserError
 
@@ -20,7 +19,8 @@ class NotOfItsSchema(ValueError):
 def parsed(schema: Any) -> Any:
     try:
         return fastavro.parse_schema(schema)
-    except SchemaParseException as error:
+    except Exception as error:
+        # Beside its own, fastavro raises whatever a schema without a name or a type led it to.
         raise UserError(f"the Avro schema is not valid: {reason(error)}") from None
 
 

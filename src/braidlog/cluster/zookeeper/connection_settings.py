@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from braidlog.cluster.store import InvalidPathError, check_path
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.errors import UserError
-from braidlog.net.outbound.tls_context import TlsContext, TlsOptions, tls_context
+from braidlog.net.tls_context import TlsContext, TlsOptions, tls_context
 
 DEFAULT_PORT: Final = 2181
+# How a message names a setting of TLS; in a path, something else.
+_SETTING: Final = re.compile(r"(?<![\w./])ssl\.(?=[a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +111,7 @@ def _tls(settings: BrokerSettings) -> TlsContext:
     try:
         return tls_context(options)
     except UserError as problem:
-        raise UserError(f"zookeeper.{problem}") from problem
+        # The key has no password of its own here.
+        told = str(problem).replace("ssl.key.password, else ssl.keystore.password", "ssl.keystore.password")
+        told = told.replace("ssl.key.password", "ssl.keystore.password")
+        raise UserError(_SETTING.sub("zookeeper.ssl.", told)) from problem

@@ -9,7 +9,6 @@ from braidlog.config.rules import at_least, between, each_of, one_of
 from braidlog.config.setting import BOOLEAN, HIGH, INT, LIST, LONG, MEDIUM, SHORT, STRING, Setting
 
 GATHERED: Final = "records of one loop round are gathered into one write anyway"
-COMMITTED: Final = "with one copy a commit is written within its loop round, or refused"
 ACKS: Final = "a commit always waits for every in-sync replica"
 SHARE: Final = "there are no share groups"
 COMPILED: Final = "the one event loop runs every group"
@@ -71,8 +70,9 @@ SETTINGS: Final = (
     Setting("offsets.retention.check.interval.ms", LONG, 600_000, HIGH, rule=at_least(1),
         doc="How often expired offsets are looked for.",
     ),
-    Setting("offsets.commit.timeout.ms", INT, 5000, HIGH, rule=at_least(1), no_effect=COMMITTED,
-        doc="How long a commit waits for the replicas of the offsets topic.",
+    Setting("offsets.commit.timeout.ms", INT, 5000, HIGH, rule=at_least(1),
+        doc="How long a commit waits for the replicas of the offsets topic, or for the disk where it is synced; then "
+        "the client is told COORDINATOR_NOT_AVAILABLE.",
     ),
     Setting("offsets.commit.required.acks", SHORT, -1, HIGH, no_effect=ACKS,
         doc="Obsolete: acknowledgements a commit needs; -1 means all in-sync replicas.",

@@ -10,8 +10,8 @@ from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW,
 
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
-CLUSTER: Final = "a cluster has one broker so far"
-SECURITY: Final = "TLS, SASL and ACLs are not there yet"
+SETUP: Final = "connections between brokers have one setup timeout"
+SECURITY: Final = "ACLs are not there yet"
 RELEASES: Final = "every released version of every API is always on, unreleased ones never"
 EVENTS: Final = "waiting requests complete by events and leave nothing to purge"
 ONE_PLANE: Final = "controller and data requests share their listeners"
@@ -85,8 +85,7 @@ SETTINGS: Final = (
         doc="A connection without traffic for this long is closed; 0 or less keeps it for ever.",
     ),
     Setting("connection.failed.authentication.delay.ms", INT, 100, LOW, rule=at_least(0),
-        no_effect=SECURITY,
-        doc="Pause before a connection that failed to authenticate is closed.",
+        doc="Pause before a client whose login failed is told so and its connection closed.",
     ),
     Setting("num.network.threads", INT, 3, HIGH, rule=at_least(1), mode=CLUSTER_WIDE, no_effect=ONE_LOOP,
         doc="Threads that read requests and write responses.",
@@ -104,12 +103,13 @@ SETTINGS: Final = (
         doc="Bytes of requests in work before the next large one is received; -1 leaves it to braidlog.memory.max.",
     ),
     Setting("request.timeout.ms", INT, 30000, HIGH,
-        doc="How long this broker waits for the controller to answer.",
+        doc="How long this broker waits for the controller and other brokers to answer, and for transaction markers "
+        "to be committed.",
     ),
     Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM,
         doc="How long the broker waits for an outgoing connection.",
     ),
-    Setting("socket.connection.setup.timeout.max.ms", LONG, 30000, MEDIUM, no_effect=CLUSTER,
+    Setting("socket.connection.setup.timeout.max.ms", LONG, 30000, MEDIUM, no_effect=SETUP,
         doc="Longest wait for an outgoing connection after repeated failures.",
     ),
     Setting("fetch.max.bytes", INT, 57_671_680, MEDIUM, rule=at_least(1024),

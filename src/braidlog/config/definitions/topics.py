@@ -19,7 +19,7 @@ from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIU
 
 TIERED: Final = "there is no tiered storage"
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
-ONE_COPY: Final = "a cluster has one broker so far"
+NOT_THROTTLED: Final = "replication is not throttled so far"
 
 SETTINGS: Final = (
     Setting("cleanup.policy", LIST, "delete", MEDIUM, rule=CLEANUP,
@@ -55,7 +55,7 @@ SETTINGS: Final = (
         "log.flush.scheduler.interval.ms lets the broker look; the default leaves it to the operating system.",
     ),
     Setting("follower.replication.throttled.replicas", LIST, "", MEDIUM, rule=THROTTLED_REPLICAS,
-        no_effect=ONE_COPY,
+        no_effect=NOT_THROTTLED,
         doc="Follower replicas held to the replication throttle, as partition:broker pairs, or `*` for all.",
     ),
     Setting("index.interval.bytes", INT, 4096, MEDIUM, rule=at_least(0),
@@ -63,7 +63,7 @@ SETTINGS: Final = (
         "index larger.",
     ),
     Setting("leader.replication.throttled.replicas", LIST, "", MEDIUM, rule=THROTTLED_REPLICAS,
-        no_effect=ONE_COPY,
+        no_effect=NOT_THROTTLED,
         doc="Leader replicas held to the replication throttle, as partition:broker pairs, or `*` for all.",
     ),
     Setting("local.retention.bytes", LONG, -2, MEDIUM, rule=at_least(-2), no_effect=TIERED,
@@ -144,7 +144,7 @@ SETTINGS: Final = (
         doc="Age at which the active segment is closed even if small, so that retention and compaction "
         "can reach it.",
     ),
-    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM, no_effect=ONE_COPY,
+    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM,
         doc="Whether a replica that was not in sync may become leader when no other is left, losing "
         "acknowledged records.",
     ),

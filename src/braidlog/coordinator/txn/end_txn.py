@@ -75,8 +75,12 @@ def end_bumping_epoch(
 
 
 def _check_repeated(transaction: TransactionMetadata, commits: bool) -> None:
-    """A request that came before: fine if the transaction has ended that way."""
-    if transaction.state == TransactionState.Empty or transaction.commits != commits:
-        raise InvalidTxnStateError(f"the transaction is in state {transaction.state.name}")
+    """A request that came before: fine if the transaction has ended that way.
+
+    Until it has, every end is told to try again, also the other one: that may be of the next transaction, whose
+    partitions wait for this one.
+    """
     if transaction.prepared:
         raise ConcurrentTransactionsError("this transaction is being completed; try again")
+    if transaction.state == TransactionState.Empty or transaction.commits != commits:
+        raise InvalidTxnStateError(f"the transaction is in state {transaction.state.name}")

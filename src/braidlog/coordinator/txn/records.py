@@ -1,13 +1,13 @@
 """Transactions as records of `__transaction_state`, in the layouts that Kafka's own tools read.
 
     key     version int16 = 0, transactional id
-    value   version int16 = 1, flexible since then; absent where the id is forgotten:
+    value   version int16, 1 and flexible, or 0 and without tags; absent where the id is forgotten:
                 producer id, epoch, timeout, state, partitions by topic (null in Empty), last update, start
                 tag 0      producer id before this one       tag 1   producer id after this transaction
                 tag 2      transaction version of the client
                 tag 10000  epoch before this one: braidlog's own, by which a lost answer survives a restart
 
-Version 0, which Kafka 3.9 writes by default, is read as well.
+Version 0 is what Kafka 3.9 writes on ZooKeeper, and all that Kafka before 3.8 reads: it is written beside such brokers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from braidlog.wire.version_prefix import read_version_prefix, reader_after_versi
 
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
+# What every Kafka reads. The tags are not in it; they matter to newer clients, which are not served as such beside it.
+OLDEST_VALUE_VERSION: Final = 0
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -37,7 +39,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def encode_value(transaction: TransactionMetadata) -> bytes:
+def encode_value(transaction: TransactionMetadata, version: int = VALUE_VERSION) -> bytes:
     topics = by_topic(transaction.partitions)
     partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
     value = TransactionLogValue(
@@ -48,12 +50,13 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
         transaction_partitions=None if transaction.state == TransactionState.Empty else partitions,
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
-        previous_producer_id=transaction.previous_id,
-        next_producer_id=transaction.next_id,
-        client_transaction_version=transaction.client_version,
-        last_producer_epoch=transaction.last_epoch,
     )
-    return version_prefixed_bytes(value, VALUE_VERSION)
+    if version > OLDEST_VALUE_VERSION:
+        value.previous_producer_id = transaction.previous_id
+        value.next_producer_id = transaction.next_id
+        value.client_transaction_version = transaction.client_version
+        value.last_producer_epoch = transaction.last_epoch
+    return version_prefixed_bytes(value, version)
 
 
 def decode(record: ReplayedRecord) -> tuple[str, TransactionMetadata | None]:

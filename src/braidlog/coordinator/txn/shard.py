@@ -56,6 +56,10 @@ COMPLETION: Final = "completion"
 _RETRY_S: Final = 1.0
 
 
+def _newest_value_version() -> int:
+    return records.VALUE_VERSION
+
+
 class TransactionCoordinatorShard:
     """Implements `CoordinatorShard`; `coordinator_epoch` is the leader epoch of its partition.
 
@@ -63,8 +67,14 @@ class TransactionCoordinatorShard:
     """
 
     def __init__(
-        self, settings: Callable[[], TxnSettings], take_producer_id: Callable[[], int], coordinator_epoch: int
+        self,
+        settings: Callable[[], TxnSettings],
+        take_producer_id: Callable[[], int],
+        coordinator_epoch: int,
+        value_version: Callable[[], int] = _newest_value_version,
     ) -> None:
+        """`value_version` is the one in which the other brokers can read what is written."""
+        self._value_version = value_version
         self._settings = settings
         self._take_producer_id = take_producer_id
         self.coordinator_epoch = coordinator_epoch
@@ -243,7 +253,7 @@ class TransactionCoordinatorShard:
     def _write(self, effects: Effects, after: TransactionMetadata, now: Moment) -> None:
         """Write a transaction down; one that was decided sends markers to its partitions, if there are any."""
         transactional_id = after.transactional_id
-        effects.write(records.encode_key(transactional_id), records.encode_value(after))
+        effects.write(records.encode_key(transactional_id), records.encode_value(after, self._value_version()))
         if not after.prepared:
             return
         if after.partitions:
@@ -252,7 +262,7 @@ class TransactionCoordinatorShard:
             effects.act(markers)
         else:
             completed = after.completed(now.wall_ms)
-            effects.write(records.encode_key(transactional_id), records.encode_value(completed))
+            effects.write(records.encode_key(transactional_id), records.encode_value(completed, self._value_version()))
 
     # Shard
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
 from braidlog.core.types import address_text
-from braidlog.net.outbound.errors import ClientError, NoConnection, reason_of
+from braidlog.net.outbound.errors import ClientError, ConnectionRefused, NoConnection, reason_of
 from braidlog.net.outbound.transport import Transport
 
 T = TypeVar("T")
@@ -121,7 +121,8 @@ class SocketConnector:
             ) from problem
         reason = f"{address[0]} has no address" if problem is None else reason_of(problem)
         doubt = f", and is {setting} right" if setting else ""
-        raise NoConnection(f"no broker answers at {shown} ({reason}); is it running{doubt}?") from problem
+        error = ConnectionRefused if isinstance(problem, ConnectionRefusedError) else NoConnection
+        raise error(f"no broker answers at {shown} ({reason}); is it running{doubt}?") from problem
 
     def _prepare(self, made: socket.socket) -> None:
         made.setblocking(False)

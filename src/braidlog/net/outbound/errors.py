@@ -2,6 +2,7 @@
 
 ClientError              the base of what a client raises by itself (`client.errors` has the others)
   NoConnection           no broker reached, or it went away: whether it acted on the last request is not known
+    ConnectionRefused    the host answers, and no process listens there
   RequestTimeout         a broker took the request and did not answer in time: the same doubt
   AuthenticationFailed   the broker refused our credentials, or we its certificate; trying again does not help
   ClosedError            the connection or the client was closed before
@@ -26,6 +27,10 @@ class NoConnection(ClientError, UserError):
     """The broker cannot be reached, or went away; whether it acted on the last request is not known."""
 
     retriable = True
+
+
+class ConnectionRefused(NoConnection):
+    """The host answered that nothing listens at this address: the broker's process is gone."""
 
 
 class RequestTimeout(ClientError):

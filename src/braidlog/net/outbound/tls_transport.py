@@ -18,8 +18,8 @@ from typing import Any, Final
 from braidlog.core.types import address_text
 from braidlog.net.outbound.errors import AuthenticationFailed, ClientError, NoConnection
 from braidlog.net.outbound.listener_probe import answers_in_plaintext
-from braidlog.net.outbound.tls_context import TlsContext
 from braidlog.net.outbound.transport import ENDED, WOULD_BLOCK, Piece, PlainTransport
+from braidlog.net.tls_context import TlsContext
 
 _CIPHERTEXT: Final = 256 * 1024
 # Small pieces are joined: every piece makes a TLS record of its own, with a header and a checksum.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
@@ -59,6 +59,18 @@ class OffsetCheckpoints:
             for path, offsets in self.offsets(name).items()
         ]
 
+    def writes_after_truncation(self, directories: Collection[str]) -> list[Work]:
+        """Before anything is appended to logs that were truncated below what a checkpoint says of them.
+
+        After a crash it would be taken for what the checkpoint speaks of: synced, committed, or deleted.
+        """
+        return [
+            work
+            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS)
+            for work in self.writes(name)
+            if work.directory in directories
+        ]
+
 
 class CheckpointWrite:
     """The blocking half of writing one checkpoint."""
@@ -67,10 +79,11 @@ class CheckpointWrite:
         self._directory = directory
         self._name = name
         self._offsets = offsets
+        self._number = directory.number_checkpoint()
 
     def __call__(self) -> Finish | None:
         if self._directory.is_online:
-            self._directory.write_checkpoint(self._name, self._offsets)
+            self._directory.write_checkpoint(self._name, self._offsets, self._number)
         return None
 
 

@@ -105,6 +105,10 @@ class LogDeletion:
         if kind is DirectoryKind.DELETE:
             self.remove_later(directory, f"{directory.path}/{name}", self.delete_delay_ms)
 
+    def is_unrenamed(self, partition: TopicPartition) -> bool:
+        """Whether an older log of the partition has its name still."""
+        return any(unrenamed.partition == partition for unrenamed in self._unrenamed)
+
     def rename_unrenamed(self, partition: TopicPartition | None = None) -> None:
         """Rename what could not be renamed before, of this partition or of all; raises StorageFault."""
         for unrenamed in self._unrenamed[:]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from braidlog.core.errors import CorruptLogError, StorageFault, UserError, is_disk_full
 from braidlog.core.ids import random_id
 from braidlog.core.types import TopicPartition
+from braidlog.storage.dirs import lost_replicas
 from braidlog.storage.dirs.directory_lock import DirectoryLock
+from braidlog.storage.dirs.lost_replicas import LostReplica, decode_lost_replicas, encode_lost_replicas
 from braidlog.storage.dirs.meta_properties import (
     FILE_NAME,
     MetaProperties,
@@ -48,6 +52,8 @@ class LogDirectory:
         self.path = path
         self.failure: str | None = None
         self.properties: MetaProperties | None = None
+        # What the cluster counted on when the directory was formatted.
+        self.lost_replicas: Sequence[LostReplica] = ()
         self.partition_count = 0
         # Of the last stop: whether it was clean, and the broker epoch it ran under (KIP-966; none before 3.8).
         self.stopped_cleanly = False
@@ -60,6 +66,10 @@ class LogDirectory:
         self._checkpoints = {name: OffsetCheckpointFile(files, path, name) for name in CHECKPOINT_NAMES}
         # What each checkpoint file is known to hold, so that a new log never inherits a dead namesake's offsets.
         self._written: dict[str, Offsets] = {name: {} for name in CHECKPOINT_NAMES}
+        # Checkpoints are put together in one order and may be written, by several threads, in another.
+        self._numbers = itertools.count(1)
+        self._written_numbers = dict.fromkeys(CHECKPOINT_NAMES, 0)
+        self._writing = threading.Lock()
 
     @property
     def is_online(self) -> bool:
@@ -86,9 +96,28 @@ class LogDirectory:
                 self.properties = decode_meta_properties(text, path)
             except CorruptLogError as problem:
                 raise UserError(f"{problem}: restore the file from another data directory of this broker") from None
+        path = f"{self.path}/{lost_replicas.FILE_NAME}"
+        text = read_text(self._files, self.path, path)
+        if text is not None:
+            try:
+                self.lost_replicas = decode_lost_replicas(text, path)
+            except CorruptLogError as problem:
+                raise UserError(f"{problem}: correct or remove the line") from None
 
-    def claim(self, cluster_id: str, node_id: int, wall_ms: int) -> None:
-        """Write down that the directory is ours; UserError if it belongs to another cluster or broker."""
+    @property
+    def is_formatted(self) -> bool:
+        return self.properties is not None
+
+    def claim(self, cluster_id: str, node_id: int, wall_ms: int, counted_on: Sequence[LostReplica] = ()) -> None:
+        """Write down that the directory is ours; UserError if it belongs to another cluster or broker.
+
+        `counted_on` are the replicas of this broker that are in sync as far as the cluster knows: a directory that is
+        formatted now may have had them.
+        """
+        if not self.is_formatted and counted_on:
+            path = f"{self.path}/{lost_replicas.FILE_NAME}"
+            write_durably(self._files, self.path, path, encode_lost_replicas(counted_on))
+            self.lost_replicas = counted_on
         path = f"{self.path}/{FILE_NAME}"
         wanted = claim(self.properties, cluster_id, node_id, path)
         if wanted.version == 1 and wanted.directory_id is None:
@@ -146,14 +175,27 @@ class LogDirectory:
     def checkpoint_problems(self) -> list[str]:
         return [c.problem for c in self._checkpoints.values() if c.problem is not None]
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Blocks; skipped where the file already says the same."""
-        if self._marker_stays:
-            self._remove_clean_shutdown()
-        if self._written[name] == offsets:
-            return
-        self._checkpoints[name].write(offsets)
-        self._written[name] = dict(offsets)
+    def number_checkpoint(self) -> int:
+        """To be taken when the offsets are, where they are not written at once."""
+        return next(self._numbers)
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int | None = None) -> None:
+        """Blocks; skipped where the file already says the same, or something newer. Any thread."""
+        with self._writing:
+            if number is None:
+                number = next(self._numbers)
+            if number < self._written_numbers[name]:
+                return
+            if self._marker_stays:
+                self._remove_clean_shutdown()
+            if self._written[name] != offsets:
+                self._checkpoints[name].write(offsets)
+                self._written[name] = dict(offsets)
+            self._written_numbers[name] = number
+
+    def remembers(self, partition: TopicPartition) -> bool:
+        """Whether a checkpoint speaks of a log of this name."""
+        return any(partition in written for written in self._written.values())
 
     def forget(self, partition: TopicPartition) -> None:
         """A new log is about to take this name: no checkpoint may speak of an older one."""

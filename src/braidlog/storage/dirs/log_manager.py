@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from random import Random
 
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault, UserError, is_disk_full
-from braidlog.core.ids import random_id
+from braidlog.core.ids import ZERO_ID, random_id
 from braidlog.core.protocol_errors import InconsistentTopicIdError, KafkaStorageError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import NO_EPOCH, TopicPartition
 from braidlog.storage.dirs.checkpointing import CleanShutdown, OffsetCheckpoints
 from braidlog.storage.dirs.directory_lock import lock_directory
 from braidlog.storage.dirs.directory_names import DirectoryKind
@@ -25,10 +26,12 @@ from braidlog.storage.dirs.log_dir_failures import LogDirFailureHandler
 from braidlog.storage.dirs.log_dir_loader import LoadReport, LogDirLoader, ReportProgress
 from braidlog.storage.dirs.log_directory import LockDirectory, LogDirectory
 from braidlog.storage.dirs.log_registry import LogRegistry
+from braidlog.storage.dirs.lost_replicas import LostReplica
 from braidlog.storage.dirs.partition_metadata_file import write_topic_id
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
+from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.storage.settings import StorageSettings
 
@@ -88,6 +91,7 @@ class LogManager:
         self.on_closing: list[Callable[[], None]] = []
         self._executor_of = executor_of
         self._preferred: dict[TopicPartition, str] = {}
+        self._lost: dict[TopicPartition, bytes] = {}
 
     # --- start
     def open(self) -> None:
@@ -112,10 +116,27 @@ class LogManager:
         found = [d.properties.node_id for d in self.directories if d.properties is not None]
         return next((node_id for node_id in found if node_id is not None), None)
 
-    def claim(self, cluster_id: str, node_id: int) -> None:
+    @property
+    def has_unformatted_directory(self) -> bool:
+        return not all(directory.is_formatted for directory in self.online_directories)
+
+    def claim(self, cluster_id: str, node_id: int, counted_on: Sequence[LostReplica] = ()) -> None:
+        """`counted_on` is for directories that are formatted now (see `LogDirectory.claim`)."""
         for directory in self.online_directories:
             with self.failures.reporting(directory.path, "claim the directory"):
-                directory.claim(cluster_id, node_id, self.clock.wall_ms())
+                directory.claim(cluster_id, node_id, self.clock.wall_ms(), counted_on)
+        self._lost = {each.partition: each.topic_id for d in self.online_directories for each in d.lost_replicas}
+
+    @property
+    def has_lost_replicas(self) -> bool:
+        return any(self.is_lost(partition, topic_id) for partition, topic_id in self._lost.items())
+
+    def is_lost(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether the cluster counted on a log of this broker that went with its disk."""
+        if partition not in self._lost or partition in self.registry.logs or partition in self.registry.unopened:
+            return False
+        lost = self._lost[partition]
+        return ZERO_ID in (lost, topic_id) or lost == topic_id
 
     def load(self, report: ReportProgress | None = None) -> LoadReport:
         """Open all logs; blocks. `report` is called from the executors' threads."""
@@ -186,8 +207,58 @@ class LogManager:
                 raise KafkaStorageError(f"{partition} may lie in a data directory that is offline")
             else:
                 log = self._create_in(self._choose_directory(partition, directory), partition)
-        self._assign_topic_id(partition, topic_id)
+        if topic_id is not None:
+            self.assign_topic_id(partition, topic_id)
         return log
+
+    def creation(self, partition: TopicPartition, topic_id: bytes, leader_epoch: int) -> Work | None:
+        """Makes the log of a new partition in a thread, so that only that waits for the disk; `create` finds it then.
+
+        `leader_epoch` is the one in which this broker leads it, or NO_EPOCH. None where there is more to it than making
+        an empty log. All that goes wrong is left to `create`, too.
+        """
+        registry = self.registry
+        if partition in registry.logs or partition in registry.offline or partition in registry.unopened:
+            return None
+        if not registry.online_directories or self.deletion.is_unrenamed(partition):
+            return None
+        directory = self._choose_directory(partition, None)
+        if directory.remembers(partition):
+            return None
+        # Counts at once: the next one goes to another directory.
+        directory.partition_count += 1
+        path = f"{directory.path}/{partition}"
+
+        def make() -> Finish:
+            log = None
+            try:
+                log = self.loader.open_log(path, partition, clean=True)
+                write_topic_id(self.files, path, topic_id)
+                if leader_epoch != NO_EPOCH:
+                    log.begin_leader_epoch(leader_epoch)
+            except (OSError, StorageFault):
+                if log is not None:
+                    log.close(flush=False)
+                    log = None
+            return partial(self._add_made, directory, partition, topic_id, log)
+
+        return Work(directory.path, f"create {partition}", make)
+
+    def _add_made(
+        self, directory: LogDirectory, partition: TopicPartition, topic_id: bytes, log: UnifiedLog | None
+    ) -> None:
+        directory.partition_count -= 1
+        if log is None:
+            return
+        if not directory.is_online:
+            log.close(flush=False)
+            return
+        self.registry.add(partition, log, directory)
+        self.registry.topic_ids[partition] = topic_id
+        self._preferred.pop(partition, None)
+
+    def executor_of(self, directory: str) -> Executor:
+        return self._executor_of(directory)
 
     def _create_in(self, directory: LogDirectory, partition: TopicPartition) -> UnifiedLog:
         with self.failures.refusing(directory.path, f"create {partition}"):
@@ -207,8 +278,9 @@ class LogManager:
             _log.warning("%s was to be created in %s, which is offline; choosing another", partition, wanted)
         return self.registry.emptiest_directory()
 
-    def _assign_topic_id(self, partition: TopicPartition, topic_id: bytes | None) -> None:
-        if topic_id is None:
+    def assign_topic_id(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """Raises InconsistentTopicIdError for a log of another topic; ZERO_ID, of an older controller, says nothing."""
+        if topic_id == ZERO_ID:
             return
         known = self.registry.topic_ids.get(partition)
         if known is None:

@@ -50,6 +50,8 @@ class LogRegistry:
         self.on_log_removal: list[Callable[[TopicPartition], None]] = []
         # Called when a replica was moved to another directory: from now on this log is the partition's.
         self.on_log_moved: list[Callable[[TopicPartition, UnifiedLog], None]] = []
+        # Called when retention dropped the first segments of a log.
+        self.on_log_start_moved: list[Callable[[TopicPartition], None]] = []
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
 
     # --- logs

@@ -21,7 +21,6 @@ from braidlog.storage.dirs.partition_metadata_file import write_topic_id
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.jobs import Finish, Work
 from braidlog.storage.log.unified_log import UnifiedLog
-from braidlog.wire.records.batch import read_header
 
 _log = logging.getLogger(__name__)
 
@@ -250,10 +249,6 @@ class _Copy:
 
 
 def append_copy(future: UnifiedLog, data: bytes, now_ms: int) -> None:
-    first = read_header(data, 0, len(data)).base_offset
-    if first < future.log_end_offset and future.log_end_offset == future.log_start_offset:
-        # The original starts within this batch, where records were deleted: the copy gets all of it first.
-        future.truncate_fully_and_start_at(first)
     future.append_as_follower(ByteSlice(data, 0, len(data)), now_ms=now_ms)
     future.write_staged()
 

@@ -377,20 +377,30 @@ class LocalLog:
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
         _log.info("truncating %s to offset %d", self.topic_partition, offset)
-        for segment in [segment for segment in self.segments.items if segment.base_offset > offset]:
-            self.segments.remove(segment)
-            segment.remove()
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.snapshots.remove_outside(self.log_start_offset, offset)
+        self._remove_segments([segment for segment in self.segments.items if segment.base_offset > offset])
+        # A power cut must not bring back what was removed behind what will be appended in its place, nor may the epochs
+        # forget a part of the log that is still there.
+        self.files.sync_dir(self.directory)
         active = self.segments.active
         active.truncate_to(offset)
+        active.truncation_unsynced = True
+        active.sync_truncation()
         self.directory_changed = True
         # A batch that spans `offset` goes as a whole, but the offsets before it are still taken.
         self.log_end_offset = self.next_offset = offset
         self.leader_epochs.truncate_from_end(offset)
         self.leader_epochs.save()
-        self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.rebuild_producer_state()
         return True
+
+    def _remove_segments(self, segments: list[LogSegment]) -> None:
+        """The newest first: a crash in between leaves a log without gaps."""
+        for segment in reversed(segments):
+            self.segments.remove(segment)
+            segment.remove()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all data; the log goes on, empty, at `offset`."""
@@ -399,12 +409,11 @@ class LocalLog:
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
         _log.info("dropping all data of %s; it starts again at offset %d", self.topic_partition, offset)
-        for segment in self.segments.items[:]:
-            self.segments.remove(segment)
-            segment.remove()
         for snapshot in self.snapshots.offsets[:]:
             self.snapshots.remove(snapshot)
+        self._remove_segments(self.segments.items[:])
         self.segments.add(self.new_segment(offset))
+        self.files.sync_dir(self.directory)
         self.log_start_offset = self.log_end_offset = self.next_offset = self.high_watermark = offset
         self.leader_epochs.clear()
         self.leader_epochs.save()
@@ -428,6 +437,8 @@ class LocalLog:
         """
         with self.lock:
             truncation_count = self.truncation_count
+            # It may have been truncated since the sync was asked for.
+            offset = min(offset, self.log_end_offset)
         now_ms = self.clock.wall_ms()
         attempts = 1
         while True:

@@ -266,7 +266,7 @@ class LogSegment:
         The end is `start` where not even the first one fits.
         """
         limit = start + max_bytes
-        walk = self.walk(max(self.offset_index.position_at_or_below(limit), start))
+        walk = self.walk(max(self.offset_index.position_at_or_below(min(limit, stop)), start))
         if walk.position > start:
             # The indexed batch may itself be too large; the ones before it fit in any case.
             end = walk.position

@@ -28,6 +28,7 @@ from braidlog.storage.log.lost_tails import LostRange, RecoveryReport
 from braidlog.storage.log.read import FetchDataInfo, LogReader, TimestampAndOffset
 from braidlog.storage.log.segment_file_names import CLEANED_SUFFIX
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords
+from braidlog.wire.records.batch import first_whole_batch
 from braidlog.wire.records.validation import LATEST_PRODUCE_VERSION, ORIGIN_CLIENT, ORIGIN_REPLICATION
 
 __all__ = [
@@ -175,8 +176,18 @@ class UnifiedLog:
         """What decides about appends, as the topic's settings are now."""
         return self._appender.policy
 
-    def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> LogAppendInfo:
-        """Stage what the leader sent as it is; UnexpectedOffsetError where it starts before the end of the log."""
+    def append_as_follower(self, records: ByteSlice, *, now_ms: int) -> LogAppendInfo | None:
+        """Stage what the leader sent as it is, but for a last batch that is cut off; None where no batch is whole.
+
+        UnexpectedOffsetError where it starts before the end of the log. Where the leader's log starts within the first
+        batch, since records were deleted, an empty log gets all of that batch.
+        """
+        first = first_whole_batch(records.buffer, records.start, records.end)
+        if first is None:
+            return None
+        log = self._local_log
+        if first.base_offset < log.next_offset <= first.last_offset and log.next_offset == log.log_start_offset:
+            self.truncate_fully_and_start_at(first.base_offset)
         return self._appender.stage(records, -1, now_ms, ORIGIN_REPLICATION, LATEST_PRODUCE_VERSION)
 
     @property
@@ -246,6 +257,12 @@ class UnifiedLog:
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """This replica leads from the log end on; where the disk is full, the first write saves the epoch."""
+        try:
+            # What is staged belongs to the epoch before, and so before the start of this one.
+            self._appender.write_early()
+        except StorageFault as fault:
+            if not is_disk_full(fault):
+                raise
         try:
             self.assign_leader_epoch(epoch, self._local_log.log_end_offset)
         except StorageFault as fault:

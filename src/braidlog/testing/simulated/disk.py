@@ -278,6 +278,13 @@ class MemoryDisk:
         self._unsynced_files.clear()
         self.used = sum(file.footprint for file in self._files(self.root))
 
+    def wipe(self) -> None:
+        """An empty disk takes its place. All processes must have ended."""
+        self.root = DirectoryNode()
+        self._unsynced_directories.clear()
+        self._unsynced_files.clear()
+        self.used = 0
+
     def _kept(self, changes: int, mood: int) -> int:
         """How many of so many pending changes survive; in two moods of four all or none of the disk's do."""
         if mood < 2:

@@ -128,7 +128,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def monotonic(self) -> float:
-        """What paces long work (`time_slicing`): here it takes no time, so that a seed always gives the same order."""
+        """What paces long work (`core.time_slice`): none takes time here, so that a seed always gives one order."""
         return self._now
 
     def call_soon(

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from braidlog.core.types import address_text
 from braidlog.net.outbound.connector import Address
-from braidlog.net.outbound.errors import ClientError, NoConnection
+from braidlog.net.outbound.errors import ClientError, ConnectionRefused, NoConnection
 from braidlog.testing.simulated.connection import Link, SimulatedConnection, WireTap
 from braidlog.testing.simulated.loop import Process, SimulatedLoop
 
@@ -107,7 +107,7 @@ class SimulatedConnector:
             raise NoConnection(f"nothing is heard of {address_text(*address)}; is its network up?")
         connection = self._network.connect(self._client, address, self._host)
         if connection is None:
-            raise NoConnection(f"no broker answers at {address_text(*address)}; is it running?")
+            raise ConnectionRefused(f"no broker answers at {address_text(*address)}; is it running?")
         return connection
 
     async def explain(self, address: Address, problem: NoConnection) -> ClientError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -21,6 +22,7 @@ from typing import Any, Final
 from braidlog.broker.broker import Broker
 from braidlog.broker.environment import Environment, Executors
 from braidlog.config.broker import BrokerSettings
+from braidlog.core.clock import Clock
 from braidlog.core.types import Endpoint
 from braidlog.net.outbound.connector import Address
 from braidlog.storage.cleaner.pass_runner import InlinePassRunner
@@ -174,12 +176,28 @@ class Simulation:
         self.trace.note(f"PROBLEM {context.get('exception')!r}")
 
 
+class _SkewedClock:
+    """Of a machine whose clock is not set well."""
+
+    def __init__(self, clock: Clock, ahead_ms: int) -> None:
+        self._clock = clock
+        self._ahead_ms = ahead_ms
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self._ahead_ms
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
 class SimulatedBroker:
     """One broker over its lives: each is a process of its own on the same disk."""
 
     def __init__(self, simulation: Simulation, settings: Mapping[str, str], address: Address) -> None:
         self.lives = 0
         self.address = address
+        # How far the clock of its machine is ahead.
+        self.skew_ms = 0
         self.disk = MemoryDisk(simulation.random, simulation.clock, simulation.trace.detail)
         # Data directories are there before a broker is, as mount points are.
         for directory in ("/data", "/more"):
@@ -191,6 +209,8 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._connections: list[SimulatedConnection] = []
         self._waited_for: asyncio.Future[None] | None = None
+        # From the beginning of a clean stop on; it serves until its leaders are moved.
+        self.is_stopping = False
         # Whether connections are accepted.
         self._listening = False
         self.name = f"broker {self._settings.broker_id}"
@@ -234,7 +254,7 @@ class SimulatedBroker:
         process = self._process = Process(f"{self.name}.{self.lives}")
         files = MemoryFiles(self.disk, process)
         environment = Environment(
-            clock=simulation.clock,
+            clock=_SkewedClock(simulation.clock, self.skew_ms) if self.skew_ms else simulation.clock,
             files=files,
             random=simulation.random,
             executors=Executors(lambda directory: SimulatedExecutor(_THREADS)),
@@ -264,6 +284,8 @@ class SimulatedBroker:
 
     async def stop(self) -> None:
         """As SIGTERM does it: requests in progress finish, logs are closed, the stop is marked as clean."""
+        assert not self.is_stopping, "it stops already"
+        self.is_stopping = True
         self._simulation.trace.note(f"STOP {self.name}")
         await self._inside(self._stop(self.parts))
         self.kill()
@@ -288,6 +310,12 @@ class SimulatedBroker:
         self._simulation.trace.note(f"POWER CUT of {self.name}")
         self.disk.cut_power()
 
+    def wipe_disk(self) -> None:
+        """The process is gone, and its next life begins with an empty disk."""
+        self.kill()
+        self._simulation.trace.note(f"WIPED DISK of {self.name}")
+        self.disk.wipe()
+
     def pause(self, seconds: float) -> None:
         """As SIGSTOP does it, and SIGCONT after so long."""
         if self._process is not None:
@@ -302,7 +330,12 @@ class SimulatedBroker:
         outcome: asyncio.Future[None] = loop.create_future()
         self._waited_for = outcome
         loop.create_task(_tell(work, outcome), name="simulated broker", context=process.context.copy())
-        await outcome
+        try:
+            await outcome
+        finally:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                # The process was killed in the same turn, before any of it ran.
+                work.close()
 
     def process_ended(self, process: Process) -> None:
         if process is not self._process:
@@ -310,6 +343,7 @@ class SimulatedBroker:
         self._simulation.trace.note(f"ENDED {process.name}")
         self._process = None
         self._broker = None
+        self.is_stopping = False
         self._listening = False
         for each in self._connections:
             each.broker_ended()

@@ -275,6 +275,15 @@ def iterate_headers(buffer: bytes, start: int, end: int) -> list[BatchHeader]:
     return headers
 
 
+def first_whole_batch(buffer: bytes, start: int, end: int) -> BatchHeader | None:
+    """The header at `start`, if the whole batch lies before `end`."""
+    at: i64 = start
+    stop: i64 = min(end, len(buffer))
+    if stop - at < LOG_OVERHEAD or i64(read_i32_be(buffer, at + LENGTH_AT)) + LOG_OVERHEAD > stop - at:
+        return None
+    return read_header(buffer, start, end)
+
+
 def computed_crc(buffer: bytes, header: BatchHeader) -> int:
     """The checksum that the batch's bytes give: CRC32C from the attributes on, or CRC32 of an old message."""
     view = memoryview(buffer)

@@ -333,9 +333,9 @@ def _accept_replicated(buffer: bytes, headers: list[BatchHeader], first_offset: 
     validated = ValidatedRecords(headers[0].base_offset)
     expected = first_offset
     for header in headers:
-        if header.base_offset < expected and header.last_offset < expected:
+        if header.base_offset < expected:
             raise CorruptMessageError(
-                f"a replicated batch ends at offset {header.last_offset}, but the log goes on at {expected}"
+                f"a replicated batch begins at offset {header.base_offset}, but the log goes on at {expected}"
             )
         expected = header.next_offset
         check_crc(buffer, header)

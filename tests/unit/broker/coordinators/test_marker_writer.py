@@ -15,6 +15,7 @@ from braidlog.core.protocol_errors import (
     KafkaStorageError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    RequestTimedOutError,
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
@@ -153,6 +154,18 @@ def test_a_disk_that_fails_refuses_it(world: DataPath) -> None:
     world.steps.run()
     assert reported == [KafkaStorageError.code]
     world.partitions[0].log = log
+
+
+def test_a_marker_that_is_not_committed_in_time_is_told_so_once(world: DataPath) -> None:
+    reported: list[int] = []
+    markers = SendMarkers("", 7, 0, True, [world.log().topic_partition], 0)
+    world.markers.write(markers, lambda _, error: reported.append(error.code if error else 0))
+    world.clock.advance(30)
+    world.marker_timers.wait()
+    assert reported == [RequestTimedOutError.code]
+    world.steps.run()
+    assert reported == [RequestTimedOutError.code]
+    assert world.log().log_end_offset == 1, "it is written all the same"
 
 
 def test_offsets_are_ended_by_their_coordinator(world: DataPath) -> None:

@@ -45,11 +45,41 @@ def test_what_failed_is_tried_again_with_longer_and_longer_pauses(world: Transac
     assert [entry[0] for entry in world.partitions.written] == [P0, P1], "each once"
 
 
+def test_what_goes_on_failing_is_said_again_and_again(
+    world: TransactionWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.check(P0, add=True)
+    world.partitions.refusing[P0] = NotEnoughReplicasError("too few replicas")
+    world.end()
+    for _ in range(25):
+        world.pass_time()
+    said = [record.getMessage() for record in caplog.records if "could not be marked yet" in record.getMessage()]
+    assert [line.partition("yet")[2] for line in said] == [
+        ": NOT_ENOUGH_REPLICAS: too few replicas",
+        ", after 13 tries: NOT_ENOUGH_REPLICAS: too few replicas",
+        ", after 25 tries: NOT_ENOUGH_REPLICAS: too few replicas",
+    ]
+
+
 def test_a_partition_that_is_gone_needs_no_marker(world: TransactionWorld) -> None:
     world.check(P0, P1, add=True)
     world.partitions.refusing[P1] = UnknownTopicOrPartitionError()
+    world.gone = {P1}
     world.end()
     assert world.state == TransactionState.CompleteCommit
+
+
+def test_a_partition_that_is_not_known_yet_gets_its_marker_later(world: TransactionWorld) -> None:
+    world.check(P0, P1, add=True)
+    world.partitions.refusing[P1] = UnknownTopicOrPartitionError()
+    world.end()
+    for _ in range(3):
+        world.pass_time()
+    assert world.state == TransactionState.PrepareCommit
+    world.partitions.refusing.clear()
+    world.pass_time()
+    assert world.state == TransactionState.CompleteCommit
+    assert [entry[0] for entry in world.partitions.written] == [P0, P1]
 
 
 def test_a_partition_that_has_seen_a_newer_epoch_is_asked_until_it_is_gone(world: TransactionWorld) -> None:
@@ -60,6 +90,7 @@ def test_a_partition_that_has_seen_a_newer_epoch_is_asked_until_it_is_gone(world
         world.pass_time()
     assert world.state == TransactionState.PrepareCommit
     world.partitions.refusing[P1] = UnknownTopicOrPartitionError()
+    world.gone = {P1}
     world.pass_time()
     assert world.state == TransactionState.CompleteCommit
     assert world.timers == []

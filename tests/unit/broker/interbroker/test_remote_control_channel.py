@@ -57,14 +57,15 @@ class Receiver:
     def __init__(self) -> None:
         self.requests: list[object] = []
 
-    async def send(self, request: object) -> ControlResponse:
+    async def receive(self, request: object, connection: object) -> ControlResponse:
+        assert connection is ExchangeOfVersion.channel
         self.requests.append(request)
         return ControlResponse(0, {} if isinstance(request, UpdateMetadata) else {ORDERS: 56})
 
-    async def close(self) -> None: ...
-
 
 class ExchangeOfVersion:
+    channel = object()
+
     def __init__(self, version: int) -> None:
         self.version = version
 
@@ -127,6 +128,23 @@ def test_a_peer_that_hangs_up_is_called_again_by_the_next_request() -> None:
             assert await channel.send(UPDATE_METADATA) == ControlResponse(0)
             await channel.close()
             assert broker.connections == 2
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_breaks_is_noticed_and_made_again() -> None:
+    async def run() -> None:
+        answers: list[Answer] = [HANG_UP]
+        async with ScriptedBroker(lambda key, request: answers.pop(0), offered=(6, 18)) as broker:
+            channel = RemoteControlChannel(network(), peer(broker), UpdateMetadataEncoder())
+            broken = asyncio.Event()
+            channel.when_broken(broken.set)
+            with pytest.raises(NoConnection):
+                await channel.send(UPDATE_METADATA)
+            await broken.wait()
+            await channel.reach()
+            assert broker.connections == 2
+            await channel.close()
 
     asyncio.run(run())
 

@@ -43,3 +43,17 @@ def test_a_broker_starts_without_handlers_that_clients_rarely_ask_for() -> None:
     program = "import sys, braidlog.broker.broker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert lazy & set(done.stdout.split()) == set()
+
+
+def test_a_lone_broker_starts_without_what_only_a_cluster_needs() -> None:
+    program = "import sys, braidlog.broker.server; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    for name in (
+        "braidlog.broker.deleted_topics", "braidlog.broker.interbroker", "braidlog.cluster.control_wire",
+        "braidlog.cluster.zookeeper", "braidlog.controller.alter_partition",
+        "braidlog.net.outbound.pipelined_connection", "kazoo",
+    ):  # fmt: skip
+        assert not [each for each in modules if each == name or each.startswith(f"{name}.")]
+    # Nor what only a change of overrides needs.
+    assert "braidlog.controller.configs" not in modules

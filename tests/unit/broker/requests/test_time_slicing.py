@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Generator
-from random import Random
 from typing import Any
 
 import pytest
 
-from braidlog.broker.requests.time_slicing import SLICE_S, TimeSlice, TimeSlicer
+from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.core.clock import ManualClock
+from braidlog.core.time_slice import SLICE_S
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.fair_queue import FairQueue
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
-from braidlog.testing.simulated.loop import SimulatedLoop
 
 
 class ManualLoop:
@@ -52,12 +49,6 @@ class World:
         channel = channel or self.channel()
         self.time_slicer.run(work, channel, self.results.append, self.results.append)
         return channel
-
-
-def work_for(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pass
 
 
 def test_short_work_is_done_at_once() -> None:
@@ -145,46 +136,3 @@ def test_an_answer_that_cannot_be_given_closes_its_connection(caplog: pytest.Log
     assert channel.reason == "internal error"
     assert world.results == ["b"]
     assert len(world.time_slicer) == 0
-
-
-def test_a_coroutine_rests_when_it_has_worked_for_long() -> None:
-    order: list[str] = []
-
-    async def work() -> None:
-        time_slice = TimeSlice()
-        for number in range(3):
-            order.append(f"item {number}")
-            work_for(2 * SLICE_S)
-            await time_slice.yield_if_over()
-
-    async def other() -> None:
-        for _ in range(2):
-            order.append("other")
-            await asyncio.sleep(0)
-
-    async def both() -> None:
-        await asyncio.gather(work(), other())
-
-    asyncio.run(both())
-    assert order == ["item 0", "other", "item 1", "other", "item 2"]
-
-
-def test_a_simulated_loop_paces_by_its_own_clock() -> None:
-    loop = SimulatedLoop(Random(1))  # type: ignore[abstract]
-    order: list[str] = []
-
-    async def work() -> None:
-        time_slice = TimeSlice()
-        for number in range(2):
-            order.append(f"item {number}")
-            work_for(2 * SLICE_S)
-            await time_slice.yield_if_over()
-
-    async def other() -> None:
-        order.append("other")
-
-    async def both() -> None:
-        await asyncio.gather(work(), other())
-
-    loop.run_until_complete(both())
-    assert order in (["item 0", "item 1", "other"], ["other", "item 0", "item 1"])

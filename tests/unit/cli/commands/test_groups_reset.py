@@ -38,7 +38,7 @@ def test_a_file_names_its_partitions(capsys: pytest.CaptureFixture[str], tmp_pat
     plan.write_text("t,0,5\n")
     assert "names the partitions" in refused(capsys, "--from-file", str(plan), "--all-topics")
     plan.write_bytes(b"\xff\xfe")
-    assert "each line is TOPIC,PARTITION,OFFSET" in refused(capsys, "--from-file", str(plan))
+    assert "is not UTF-8 text; give a CSV file" in refused(capsys, "--from-file", str(plan))
 
 
 def test_an_offset_is_one_way_to_say_where_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest, Fin
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataResponse
 from braidlog.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from braidlog.wire.message import Message
+from support.ports import lasting_port
 from support.scripted_broker import GARBAGE, HANG_UP, SILENCE, Answer, ScriptedBroker
 
 FIND_COORDINATOR = 10
@@ -459,6 +460,17 @@ async def test_a_coordinator_that_metadata_does_not_name_is_learnt_beside_the_ot
         nodes.learn_one(1, ("elsewhere", 1))
         assert dict(nodes.addresses) == {1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", broker.port)}
         assert nodes.ready(1) is first
+        nodes.close()
+
+
+async def test_a_coordinator_that_moved_is_called_where_it_is_now() -> None:
+    async with ScriptedBroker(_metadata) as broker:
+        nodes = _nodes(broker)
+        nodes.learn({1: ("127.0.0.1", lasting_port())})
+        with pytest.raises(NoConnection):
+            await nodes.connection(1, "coordinator")
+        nodes.learn_one(1, ("127.0.0.1", broker.port))
+        assert (await nodes.connection(1, "coordinator")).address == broker.address
         nodes.close()
 
 

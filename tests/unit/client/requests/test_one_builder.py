@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import braidlog.client
@@ -21,12 +21,15 @@ SENDERS = {
 }
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
+@cache
+def calls() -> list[tuple[str, ast.Call]]:
     """Every call in the client, with its module."""
-    for path in CLIENT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                yield path.relative_to(CLIENT).as_posix(), node
+    return [
+        (path.relative_to(CLIENT).as_posix(), node)
+        for path in CLIENT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def called(node: ast.Call) -> str:

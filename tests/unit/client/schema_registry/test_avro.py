@@ -32,9 +32,18 @@ def test_other_bytes_are_not_of_the_schema(data: bytes) -> None:
         read_avro(data, 0, parsed(SCHEMA))
 
 
-def test_a_schema_that_is_none_says_why() -> None:
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "enum", "name": "e", "symbols": ["a", "a"]},
+        {"type": "no.such.Type"},
+        {"type": "array"},
+        {},
+    ],
+)
+def test_a_schema_that_is_none_says_why(schema: object) -> None:
     with pytest.raises(UserError, match="the Avro schema is not valid"):
-        parsed({"type": "enum", "name": "e", "symbols": ["a", "a"]})
+        parsed(schema)
 
 
 def test_reasons_are_one_short_line() -> None:

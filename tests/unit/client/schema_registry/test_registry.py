@@ -147,7 +147,7 @@ def test_refusals_are_told_in_words(status: int, body: str, message: str) -> Non
 
 def test_https_is_checked_against_the_given_certificates(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    server = authority.issue("registry", "IP:127.0.0.1")
+    server = authority.issue("registry", "127.0.0.1")
     with running_registry(tls=(server.certificate, server.key)) as running:
         registry = Registry(running.url, ca_file=authority.certificate)
         assert registry.register("s", USER) == 1

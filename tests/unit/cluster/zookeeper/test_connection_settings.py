@@ -81,6 +81,36 @@ def test_a_client_certificate_counts_as_an_identity(tmp_path: Path) -> None:
     assert connection_settings("a:1", BrokerSettings(texts)).authenticates
 
 
+def test_stores_that_cannot_be_read_are_refused_by_the_settings_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("braidlog.net.keystores.import_module", missing)
+    store = tmp_path / "ssl.d" / "store"
+    store.parent.mkdir()
+    texts = {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.location": str(store),
+        "zookeeper.ssl.keystore.type": "PKCS12",
+    }
+    store.write_bytes(b"\x30\x82\x01\x00")
+    with pytest.raises(UserError) as refused:
+        connection_settings("a:1", BrokerSettings(texts))
+    assert str(refused.value).startswith(f"zookeeper.ssl.keystore.location: {store} is a PKCS12 store")
+    assert "pip install 'braidlog[tls]'" in str(refused.value)
+    store.write_bytes(b"\xce\xce\xce\xce")
+    with pytest.raises(UserError, match="is neither PEM nor a Java key store"):
+        connection_settings("a:1", BrokerSettings(texts))
+    # Kafka has no zookeeper.ssl.key.password.
+    pem = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n"
+    store.write_text(pem)
+    with pytest.raises(UserError, match=r"zookeeper\.ssl\.keystore\.password") as refused:
+        connection_settings("a:1", BrokerSettings(texts))
+    assert "key.password" not in str(refused.value)
+
+
 def test_nothing_but_a_session_imports_kazoo() -> None:
     code = (
         "import sys\n"

@@ -18,10 +18,10 @@ from braidlog.cluster.zookeeper.session import ZooKeeperSession
 from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import SystemClock
-from braidlog.core.errors import FatalError
+from braidlog.core.errors import FatalError, UserError
+from braidlog.local_cluster.zookeeper import ZooKeeper, zookeeper_missing
 from braidlog.metrics import MetricsRegistry
-from braidlog.testing.zookeeper import ZooKeeper, zookeeper_missing
-from support.certificates import Authority
+from support.certificates import Authority, pkcs12_key_store, pkcs12_trust_store
 
 MISSING = zookeeper_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -47,7 +47,7 @@ def zookeeper(authority: Authority, tmp_path_factory: pytest.TempPathFactory) ->
     place = tmp_path_factory.mktemp("zookeeper")
     jaas = place / "jaas.conf"
     jaas.write_text(JAAS)
-    server = authority.issue("server", "IP:127.0.0.1", "DNS:localhost")
+    server = authority.issue("server", "127.0.0.1", "localhost")
     properties = {
         "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
@@ -159,6 +159,35 @@ def test_a_client_certificate_is_an_identity(zookeeper: ZooKeeper, authority: Au
     asyncio.run(body())
 
 
+def test_pkcs12_stores_say_whom_to_trust_and_who_this_is(zookeeper: ZooKeeper, authority: Authority) -> None:
+    pytest.importorskip("cryptography", reason="PKCS12 stores are read with the package cryptography")
+
+    async def body() -> None:
+        key_store = pkcs12_key_store(authority.issue("pkcs12-broker"), authority, "secret-of-key")
+        trust_store = pkcs12_trust_store(authority, "secret-of-trust")
+        own = {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.keystore.location": str(key_store),
+            "zookeeper.ssl.keystore.password": "secret-of-key",
+            "zookeeper.ssl.keystore.type": "PKCS12",
+            "zookeeper.ssl.truststore.location": str(trust_store),
+            "zookeeper.ssl.truststore.password": "secret-of-trust",
+            "zookeeper.ssl.truststore.type": "PKCS12",
+            "zookeeper.set.acl": "true",
+        }
+        session = await open_session(f"{zookeeper.secure_connect}/pkcs12", own)
+        await session.create("/mine")
+        other = await open_session(f"{zookeeper.secure_connect}/pkcs12", tls(authority))
+        with pytest.raises(StoreError, match="ACL"):
+            await other.create("/theirs")
+        await session.close()
+        await other.close()
+        with pytest.raises(UserError, match=r"zookeeper\.ssl\.keystore\.location: .* is its password right"):
+            await open_session(zookeeper.secure_connect, {**own, "zookeeper.ssl.keystore.password": "wrong"})
+
+    asyncio.run(body())
+
+
 def test_a_server_that_is_not_trusted_is_told_in_one_line(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     async def body() -> None:
         stranger = Authority(tmp_path, "a stranger")
@@ -172,7 +201,7 @@ def test_a_server_that_is_not_trusted_is_told_in_one_line(zookeeper: ZooKeeper, 
 def test_a_server_under_another_name_is_refused_unless_names_are_not_checked(
     authority: Authority, tmp_path: Path
 ) -> None:
-    elsewhere = authority.issue("elsewhere", "DNS:elsewhere.example")
+    elsewhere = authority.issue("elsewhere", "elsewhere.example")
     properties = {
         "ssl.keyStore.location": str(elsewhere.bundle),
         "ssl.keyStore.type": "PEM",

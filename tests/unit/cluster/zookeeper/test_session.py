@@ -34,8 +34,8 @@ from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
 from braidlog.core.clock import SystemClock
 from braidlog.core.errors import FatalError
 from braidlog.core.types import BrokerId, Endpoint
+from braidlog.local_cluster.zookeeper import ZooKeeper, ZooKeeperServer, zookeeper_missing
 from braidlog.metrics import MetricsRegistry
-from braidlog.testing.zookeeper import ZooKeeper, ZooKeeperServer, zookeeper_missing
 from support.cutting_proxy import CuttingProxy
 from support.ports import lasting_port
 from support.store_contract import Connect, StoreContract

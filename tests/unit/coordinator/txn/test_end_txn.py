@@ -29,7 +29,7 @@ def test_a_transaction_ends_in_two_steps(world: World, commits: bool) -> None:
     assert reported(world.end(producer, commits)) == (-1, -1)
     assert world.transaction.state == (TransactionState.PrepareCommit if commits else TransactionState.PrepareAbort)
     assert refusal(world.end(producer, commits)) is ConcurrentTransactionsError
-    assert refusal(world.end(producer, not commits)) is InvalidTxnStateError
+    assert refusal(world.end(producer, not commits)) is ConcurrentTransactionsError
     action = world.sent()
     assert (action.producer_epoch, action.commits) == (0, commits)
     world.confirm(action, P1)
@@ -56,7 +56,7 @@ def test_each_end_moves_the_epoch_and_a_retry_hears_the_same(world: World) -> No
     following = reported(world.end(producer, version=2))
     assert following == (FRESH_ID, 1)
     assert refusal(world.end(producer, version=2)) is ConcurrentTransactionsError
-    assert refusal(world.end(producer, commits=False, version=2)) is InvalidTxnStateError
+    assert refusal(world.end(producer, commits=False, version=2)) is ConcurrentTransactionsError
     action = world.sent()
     assert action.producer_epoch == 1, "the marker fences what is late of the epoch before"
     assert refusal(world.add(following, version=2)) is ConcurrentTransactionsError

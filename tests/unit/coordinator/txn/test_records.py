@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,22 @@ def test_an_empty_transaction_has_no_partitions_at_all() -> None:
     assert records.encode_value(empty).hex() == expected
     assert records.encode_key("tx").hex() == "000000027478"
     assert records.decode(written(empty)) == ("tx", empty)
+
+
+def test_beside_older_brokers_a_value_is_as_they_write_it() -> None:
+    begun = TransactionMetadata(
+        "tx", 5, 3, 60_000, TransactionState.Ongoing, frozenset({TopicPartition("t", 1)}), 1_700_000_000_000,
+        1_700_000_000_000, last_epoch=2, client_version=2,
+    )  # fmt: skip
+    value = records.encode_value(begun, records.OLDEST_VALUE_VERSION)
+    assert value.hex() == (
+        "0000"  # version 0
+        "0000000000000005" "0003" "0000ea60" "01"  # producer 5, epoch 3, one minute, Ongoing
+        "00000001" "0001" "74" "00000001" "00000001"  # topic t, partition 1
+        "0000018bcfe56800" "0000018bcfe56800"  # last update, start
+    )  # fmt: skip
+    read = records.decode(ReplayedRecord(0, 0, records.encode_key("tx"), value))
+    assert read == ("tx", dataclasses.replace(begun, last_epoch=-1, client_version=0))
 
 
 def test_a_value_of_kafka_3_9_is_read() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from braidlog.net.outbound import connector
 from braidlog.net.outbound.connector import SocketConnector, in_own_thread
-from braidlog.net.outbound.errors import NoConnection
+from braidlog.net.outbound.errors import ConnectionRefused, NoConnection
 from braidlog.net.outbound.transport import PlainTransport, Transport
 
 
@@ -45,7 +45,7 @@ async def test_an_address_that_refuses_is_doubted_where_a_user_gave_it(setting: 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         made = SocketConnector(clear_text, 5.0, setting_of=lambda _: setting)
-        with pytest.raises(NoConnection, match=doubt):
+        with pytest.raises(ConnectionRefused, match=doubt):
             await made.connect(unused.getsockname())
 
 

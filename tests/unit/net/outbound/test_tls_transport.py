@@ -39,7 +39,7 @@ class Papers:
 
     def __init__(self, place: Path) -> None:
         self.authority = Authority(place)
-        self.broker = self.authority.issue("broker", "DNS:localhost", "IP:127.0.0.1")
+        self.broker = self.authority.issue("broker", "localhost", "127.0.0.1")
         self.elsewhere = self.authority.issue("elsewhere")
         self.client = self.authority.issue("client")
         self.trust = {"security_protocol": "SSL", "ssl_truststore_location": str(self.authority.certificate)}

@@ -79,3 +79,21 @@ def test_a_stop_is_clean_only_when_every_log_was_closed(
     stop.finish(7, mark=mark)
     assert "x 0 2" in lines(tmp_path / "a" / RECOVERY_POINTS)
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists() is (mark and not unopened)
+
+
+def test_what_a_truncation_took_is_in_no_checkpoint_before_more_is_appended(broker: Broker, tmp_path: Path) -> None:
+    log = broker.manager.registry.logs[tp("x")]
+    log.sync_to(2)
+    log.increment_log_start_offset(1)
+    checkpoints = OffsetCheckpoints(broker.manager.registry)
+    before = [work for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS) for work in checkpoints.writes(name)]
+    log.truncate_fully_and_start_at(0)
+    works = checkpoints.writes_after_truncation({f"{tmp_path}/a"})
+    assert {work.directory for work in works} == {f"{tmp_path}/a"}
+    # Writes that were put together before the truncation may come late.
+    for work in [*works, *before]:
+        work.act()
+    directory = broker.manager.registry.directory_of(tp("x"))
+    assert directory.read_checkpoint(RECOVERY_POINTS) == {tp("x"): 0}
+    assert directory.read_checkpoint(HIGH_WATERMARKS) == {tp("x"): 0}
+    assert directory.read_checkpoint(START_OFFSETS) == {}

@@ -8,6 +8,7 @@ from braidlog.core.errors import StorageFault, UserError
 from braidlog.core.types import TopicPartition
 from braidlog.storage.dirs.directory_lock import lock_directory
 from braidlog.storage.dirs.log_directory import CLEAN_SHUTDOWN, LogDirectory
+from braidlog.storage.dirs.lost_replicas import LostReplica
 from braidlog.storage.dirs.offset_checkpoint_file import CLEANER_OFFSETS, RECOVERY_POINTS
 from braidlog.storage.files import OsFiles
 
@@ -87,4 +88,22 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_the_directory_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(StorageFault):
+        opened(tmp_path / "data")
+
+
+def test_what_the_cluster_counted_on_is_kept_by_a_directory_that_is_formatted(tmp_path: Path) -> None:
+    lost = [LostReplica(A, bytes(range(16)))]
+    directory = opened(tmp_path / "data")
+    assert not directory.is_formatted
+    directory.claim("cluster", 1, 0, lost)
+    directory.release()
+    again = opened(tmp_path / "data")
+    assert again.is_formatted
+    assert again.lost_replicas == lost
+    # One that has been there is not asked.
+    again.claim("cluster", 1, 0, [LostReplica(B, bytes(16))])
+    assert again.lost_replicas == lost
+    again.release()
+    (tmp_path / "data" / "lost-replicas").write_text("nonsense\n")
+    with pytest.raises(UserError, match="correct or remove the line"):
         opened(tmp_path / "data")

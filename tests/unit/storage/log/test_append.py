@@ -307,6 +307,19 @@ def test_a_leader_begins_on_a_full_disk_and_saves_its_epoch_with_the_first_recor
     assert kit.open().leader_epochs.entries == [(1, 0), (2, 1)]
 
 
+def test_what_is_staged_when_a_leader_begins_belongs_to_the_epoch_before(tmp_path: Path) -> None:
+    kit = Kit(tmp_path)
+    log = kit.open()
+    kit.values(log, b"a", leader_epoch=1)
+    kit.stage(log, batch(b"b"), leader_epoch=1)
+    log.begin_leader_epoch(2)
+    assert log.log_end_offset == 2
+    assert log.write_staged() > 0, "its round still accounts for it"
+    kit.values(log, b"c", leader_epoch=2)
+    assert log.leader_epochs.entries == [(1, 0), (2, 2)]
+    assert read_all(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
 def test_a_failed_sync_is_no_full_disk(tmp_path: Path, disk: FailingDisk) -> None:
     kit = Kit(tmp_path, disk)
     log = kit.open()

@@ -102,3 +102,12 @@ def test_saving_twice_writes_once_and_a_synced_save_makes_up_for_an_unsynced_one
 def test_a_broken_checkpoint_is_named(text: bytes) -> None:
     with pytest.raises(CorruptLogError, match="/d/leader-epoch"):
         decode_epochs(text, "/d/leader-epoch-checkpoint")
+
+
+def test_a_checkpoint_that_a_power_cut_left_a_part_of_is_broken() -> None:
+    """Also where it ends within the digits of the last offset."""
+    whole = encode_epochs([(0, 0), (1, 14)])
+    assert decode_epochs(whole, "/d/leader-epoch-checkpoint") == [(0, 0), (1, 14)]
+    for size in range(len(whole)):
+        with pytest.raises(CorruptLogError):
+            decode_epochs(whole[:size], "/d/leader-epoch-checkpoint")

@@ -139,6 +139,54 @@ def test_starting_over_elsewhere(kit: Kit) -> None:
     assert offsets(kit.open(clean=True)) == [1000]
 
 
+def test_a_power_cut_does_not_bring_back_what_was_truncated() -> None:
+    """Neither segments and snapshots behind what was appended in their place, nor a part of the log without epoch."""
+    for seed in range(60):
+        disk = MemoryDisk(random.Random(seed), ManualClock())
+        files = MemoryFiles(disk)
+        files.mkdir("/d")
+        files.sync_dir("/")
+        kit = Kit(Path("/d"), files, segment_bytes=400, index_interval_bytes=100)
+        files.sync_dir("/d")
+        log = filled(kit, leader_epoch=1)
+        log.sync_to(40)
+        log.truncate_to(16 + seed % 9)
+        end = log.log_end_offset
+        for number in range(seed % 13):
+            kit.values(log, b"new %d" % number, leader_epoch=2)
+        disk.cut_power()
+        again = Kit(Path("/d"), MemoryFiles(disk), segment_bytes=400).open(recovery_point=end)
+        found = offsets(again)
+        assert found == sorted(set(found))
+        for segment in again.segments:
+            walk = segment.walk(0)
+            while walk.advance():
+                assert walk.leader_epoch == (1 if walk.base_offset < end else 2)
+                assert again.leader_epochs.epoch_for_offset(walk.base_offset) == walk.leader_epoch
+
+
+def test_a_truncation_that_a_fault_ends_leaves_no_gap() -> None:
+    """Nor does a crash at that point: what is found is what is there."""
+    for removals in range(12):
+        disk = MemoryDisk(random.Random(removals), ManualClock())
+        kit = Kit(Path("/d"), MemoryFiles(disk), segment_bytes=400)
+        log = filled(kit)
+        assert len(bases(log)) == 4
+        disk.fail(NAMES, after=removals, lasting=True)
+        with contextlib.suppress(StorageFault):
+            log.truncate_to(3)
+        disk.repair()
+        left = offsets(Kit(Path("/d"), MemoryFiles(disk), segment_bytes=400).open())
+        assert left == list(range(len(left)))
+
+
+def test_a_sync_that_comes_after_a_truncation_vouches_for_what_is_left(kit: Kit) -> None:
+    log = filled(kit, 3)
+    log.truncate_to(2)
+    log.sync_to(6)
+    assert log.recovery_point == 2
+
+
 def test_a_sync_that_a_truncation_overtakes_does_not_move_the_recovery_point(tmp_path: Path) -> None:
     disk = FailingDisk()
     kit = Kit(tmp_path, disk)

@@ -60,6 +60,8 @@ def test_as_many_whole_batches_as_fit(kit: Kit) -> None:
     assert segment.fit(0, segment.size, 3 * SIZE + 5) == (3 * SIZE, BASE + 6)
     assert segment.fit(SIZE, segment.size, 1 << 20) == (10 * SIZE, BASE + 20)
     assert segment.fit(0, 4 * SIZE, 3 * SIZE) == (3 * SIZE, BASE + 6)
+    for stop in range(1, 11):
+        assert segment.fit(0, stop * SIZE, 1 << 20) == (stop * SIZE, BASE + 2 * stop), "nothing past the stop"
 
 
 @pytest.mark.parametrize("offset", range(BASE, BASE + 21))

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from braidlog.testing.simulated.loop import Process
-from braidlog.testing.simulated.simulation import ADDRESS, Simulation, Trace
+from braidlog.testing.simulated.simulation import ADDRESS, BrokerEnded, Simulation, Trace
 from support.asked_broker import AskedBroker
 
 
@@ -36,6 +40,20 @@ def test_nothing_connects_to_a_broker_that_is_down() -> None:
     with Simulation(1) as simulation:
         assert simulation.broker.is_down
         assert simulation.network.connect(Process("test"), ADDRESS) is None
+
+
+def test_a_broker_may_be_killed_in_the_turn_in_which_it_is_to_stop() -> None:
+    """Without a coroutine that nobody awaits: that would be a warning, and so a failure of whatever test runs then."""
+    with Simulation(3) as simulation:
+
+        async def run() -> None:
+            await simulation.broker.start()
+            stopping = asyncio.ensure_future(simulation.broker.stop())
+            asyncio.get_running_loop().call_soon(simulation.broker.kill)
+            with pytest.raises(BrokerEnded):
+                await stopping
+
+        simulation.run(run())
 
 
 def test_what_was_not_synced_may_be_lost_and_what_was_answered_is_not() -> None:

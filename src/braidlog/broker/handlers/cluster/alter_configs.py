@@ -7,9 +7,7 @@ from collections.abc import Awaitable
 
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
-from braidlog.broker.requests.time_slicing import TimeSlice
-from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
-from braidlog.controller.active_controller import as_protocol_error
+from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.controller.direct_writes import DirectWrites
 from braidlog.controller.requests import (
     ConfigChange,
@@ -19,7 +17,8 @@ from braidlog.controller.requests import (
     FullConfig,
     ResourceType,
 )
-from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError, RequestTimedOutError
+from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -117,13 +116,9 @@ class IncrementalAlterConfigsHandler:
 
 async def _written(writing: Awaitable[list[ConfigResult]], config_changes: ConfigChangeListener) -> list[ConfigResult]:
     """Whoever asks this broker next sees what was changed."""
-    try:
+    with told_to_client():
         results = await writing
         await config_changes.catch_up()
-    except (StoreError, StoreConnectionError, StoreFailedError) as problem:
-        raise as_protocol_error(problem) from problem
-    except SessionExpiredError as problem:
-        raise RequestTimedOutError("the session with the coordination store was lost; try again") from problem
     return results
 
 

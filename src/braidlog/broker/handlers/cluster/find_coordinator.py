@@ -12,10 +12,11 @@ from typing import Final
 
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from braidlog.coordinator.partitioning import partition_for
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError, ProtocolError
+from braidlog.core.time_slice import TimeSlice
+from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -57,10 +58,13 @@ class FindCoordinatorHandler:
         known = image.topic(topic)
         if known is None:
             raise CoordinatorNotAvailableError(f"{topic} is being created")
-        partitions = known.partitions
+        partitions, count = known.partitions, self._topics.partition_count(topic)
 
         def find(key: str) -> Coordinator:
-            broker = image.brokers.get(partitions[partition_for(key, len(partitions))].leader)
+            index = partition_for(key, count)
+            # This broker may not have been told of all of them yet.
+            leader = partitions[index].leader if index < len(partitions) else NO_BROKER
+            broker = image.brokers.get(leader)
             endpoint = broker.endpoint(listener) if broker is not None else None
             if broker is None or endpoint is None:
                 return _refused(key, CoordinatorNotAvailableError("the coordinator's partition has no leader now"))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from braidlog.broker.handlers.authorized_operations import GROUP_OPERATIONS
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.core.protocol_errors import GroupIdNotFoundError, InvalidGroupIdError, ProtocolError
+from braidlog.core.protocol_errors import (
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -78,10 +85,15 @@ class ConsumerGroupDescribeHandler:
     v1   which protocol each member speaks
     """
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(
+        self, groups: CoordinatorRuntime[GroupCoordinatorShard], serves_protocol: Callable[[], bool] = lambda: True
+    ) -> None:
         self._groups = groups
+        self._serves_protocol = serves_protocol
 
     async def handle(self, request: ConsumerGroupDescribeRequest, exchange: Exchange) -> ConsumerGroupDescribeResponse:
+        if not self._serves_protocol():
+            raise UnsupportedVersionError("the consumer group protocol is off: brokers of another kind are here")
         time_slice = TimeSlice()
         groups: list[DescribedConsumerGroup] = []
         # A group that is named again is described once: it may have many members.

@@ -5,10 +5,18 @@ JoinGroup, SyncGroup, Heartbeat and LeaveGroup are the classic protocol, Consume
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.core.protocol_errors import NONE, CoordinatorLoadInProgressError, GroupMaxSizeReachedError, ProtocolError
+from braidlog.core.protocol_errors import (
+    NONE,
+    CoordinatorLoadInProgressError,
+    GroupMaxSizeReachedError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -115,10 +123,18 @@ class ConsumerGroupHeartbeatHandler:
     v1   members choose their own ids, and may subscribe with a regular expression
     """
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(
+        self, groups: CoordinatorRuntime[GroupCoordinatorShard], serves_protocol: Callable[[], bool] = lambda: True
+    ) -> None:
         self._groups = groups
+        self._serves_protocol = serves_protocol
 
     def handle(self, request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> None:
+        if not self._serves_protocol():
+            raise UnsupportedVersionError(
+                "the consumer group protocol is off while brokers of another kind are in the cluster; use "
+                "group.protocol=classic"
+            )
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.consumer_heartbeat(request, caller, exchange, now)

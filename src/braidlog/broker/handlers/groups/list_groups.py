@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 

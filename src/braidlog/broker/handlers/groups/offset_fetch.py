@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.pending_results import PendingResults
-from braidlog.broker.requests.time_slicing import TimeSlice, run_in_slices
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.effects import Caller, Responder
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
@@ -24,6 +23,7 @@ from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from braidlog.core.tasks import Tasks
+from braidlog.core.time_slice import TimeSlice, run_in_slices
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.offset_fetch import (

@@ -3,12 +3,16 @@
 v3   group metadata fences members that were left behind (KIP-447)
 v4   TRANSACTION_ABORTABLE is understood
 v5   the offsets' partition joins the transaction here, without AddOffsetsToTxn (KIP-890)
+
+The transaction's coordinator is asked first, on whichever broker it is. Its answer may be overtaken by the marker of
+the transaction's end: offsets that were appended then would wait for a marker for ever. So the partition's log holds a
+`VerificationGuard` meanwhile, as for a produce.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.handlers.groups.group_requests import MergingResponder, caller_of, merged_topics, split_existing
@@ -16,6 +20,7 @@ from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import CoordinatorRuntime
+from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -28,6 +33,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.storage.producers.verification import VerificationGuard
 from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -40,6 +46,20 @@ from braidlog.wire.generated.txn_offset_commit import (
 _LOADING_IS_UNDERSTOOD_FROM: Final = 2
 _ABORTABLE_IS_UNDERSTOOD_FROM: Final = 4
 _JOINS_THE_TRANSACTION_FROM: Final = 5
+# Offsets are not numbered by their producer.
+_NO_SEQUENCE: Final = -1
+# How often the question is put where the end of the last transaction comes between.
+_MOST_QUESTIONS: Final = 3
+
+
+class OffsetsProducers(Protocol):
+    """What the log of an offsets partition knows of producers: its `ProducerStateManager`."""
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int
+    ) -> VerificationGuard | None: ...
+
+    def may_write(self, producer_id: int, epoch: int, verification: VerificationGuard | None) -> bool: ...
 
 
 class TxnOffsetCommitHandler:
@@ -49,11 +69,16 @@ class TxnOffsetCommitHandler:
         transactions: AddPartitionsToTxnManager,
         topics: Topics,
         verifies: Callable[[], bool],
+        producers_of: Callable[[int], OffsetsProducers | None],
+        clock: Clock,
     ) -> None:
+        """`producers_of`: of the log of an offsets partition; None where this broker has none."""
         self._groups = groups
         self._transactions = transactions
         self._topics = topics
         self._verifies = verifies
+        self._producers_of = producers_of
+        self._clock = clock
 
     def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
         request.topics, unknown = split_existing(request.topics, self._topics)
@@ -70,27 +95,53 @@ class TxnOffsetCommitHandler:
             responder.fail(InvalidGroupIdError("offsets are committed for a group; its id is empty"))
             return
         caller = caller_of(exchange)
-        place = TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))
+        partition = self._groups.partition_of(request.group_id)
 
-        def checked(errors: dict[TopicPartition, ProtocolError | None]) -> None:
-            error = errors.get(place)
-            if error is not None:
-                responder.fail(error)
-                return
+        def commit() -> None:
             self._groups.submit(
-                place.partition, responder, lambda shard, now: shard.commit_txn_offsets(request, caller, responder, now)
+                partition, responder, lambda shard, now: shard.commit_txn_offsets(request, caller, responder, now)
             )
 
         joins = exchange.version >= _JOINS_THE_TRANSACTION_FROM
         if not joins and not self._verifies():
-            checked({})
+            commit()
             return
-        self._transactions.add_or_verify(
-            request.transactional_id, request.producer_id, request.producer_epoch, [place], joins, checked
-        )
+        self._ask(request, partition, joins, commit, responder.fail, _MOST_QUESTIONS)
         if not exchange.finished:
             # The check may take longer than a round; what the producer sends next must not overtake its offsets.
             exchange.channel.mute()
+
+    def _ask(
+        self,
+        request: TxnOffsetCommitRequest,
+        partition: int,
+        joins: bool,
+        commit: Callable[[], None],
+        refuse: Callable[[ProtocolError], None],
+        questions_left: int,
+    ) -> None:
+        producer_id, epoch = request.producer_id, request.producer_epoch
+        place = TopicPartition(OFFSETS_TOPIC, partition)
+        producers = self._producers_of(partition)
+        held: VerificationGuard | None = None
+        if producers is not None:
+            held = producers.begin_verification(producer_id, epoch, _NO_SEQUENCE, self._clock.wall_ms())
+
+        def checked(errors: dict[TopicPartition, ProtocolError | None]) -> None:
+            error = errors.get(place)
+            now = self._producers_of(partition)
+            if error is not None:
+                refuse(error)
+            elif now is None or now.may_write(producer_id, epoch, held):
+                # Appended in the same step; a broker that has no such log is no coordinator, and says so.
+                commit()
+            elif joins and questions_left > 1:
+                # Each transaction has an epoch of its own: what came between was the end of the last one.
+                self._ask(request, partition, joins, commit, refuse, questions_left - 1)
+            else:
+                refuse(InvalidTxnStateError("the transaction ended before its offsets were written"))
+
+        self._transactions.add_or_verify(request.transactional_id, producer_id, epoch, [place], joins, checked)
 
     @staticmethod
     def error_response(request: TxnOffsetCommitRequest, version: int, error: ProtocolError) -> TxnOffsetCommitResponse:

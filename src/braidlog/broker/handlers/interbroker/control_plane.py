@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from braidlog.broker.requests.time_slicing import run_in_slices
+from braidlog.broker.local_control_channel import ControllerConnection
 from braidlog.cluster import control_wire
-from braidlog.cluster.control_requests import ANY_BROKER_EPOCH, ControlChannel, ControlResponse, UpdateMetadata
+from braidlog.cluster.control_requests import ANY_BROKER_EPOCH, ControlRequest, ControlResponse, UpdateMetadata
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.controller.requests import AlterPartitionResult, PartitionChange
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicIdError
+from braidlog.core.time_slice import run_in_slices
 from braidlog.core.types import BrokerId, LeaderEpoch, TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -36,13 +37,18 @@ from braidlog.wire.generated.stop_replica import StopReplicaRequest, StopReplica
 from braidlog.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
+class ControlReceiver(Protocol):
+    async def receive(self, request: ControlRequest, connection: ControllerConnection) -> ControlResponse: ...
+
+
 class LeaderAndIsrHandler:
-    def __init__(self, channel: ControlChannel, listener: str) -> None:
-        self._channel = channel
+    def __init__(self, receiver: ControlReceiver, listener: str) -> None:
+        self._receiver = receiver
         self._listener = listener
 
     async def handle(self, request: LeaderAndIsrRequest, exchange: Exchange) -> LeaderAndIsrResponse:
-        response = await self._channel.send(control_wire.read_leader_and_isr(request, self._listener))
+        wanted = control_wire.read_leader_and_isr(request, self._listener)
+        response = await self._receiver.receive(wanted, exchange.channel)
         return control_wire.leader_and_isr_response(request, response, exchange.version)
 
     @staticmethod
@@ -54,11 +60,12 @@ class LeaderAndIsrHandler:
 
 
 class StopReplicaHandler:
-    def __init__(self, channel: ControlChannel) -> None:
-        self._channel = channel
+    def __init__(self, receiver: ControlReceiver) -> None:
+        self._receiver = receiver
 
     async def handle(self, request: StopReplicaRequest, exchange: Exchange) -> StopReplicaResponse:
-        return control_wire.stop_replica_response(await self._channel.send(control_wire.read_stop_replica(request)))
+        wanted = control_wire.read_stop_replica(request)
+        return control_wire.stop_replica_response(await self._receiver.receive(wanted, exchange.channel))
 
     @staticmethod
     def error_response(request: StopReplicaRequest, version: int, error: ProtocolError) -> StopReplicaResponse:
@@ -71,13 +78,13 @@ class StopReplicaHandler:
 
 
 class UpdateMetadataHandler:
-    def __init__(self, channel: ControlChannel) -> None:
-        self._channel = channel
+    def __init__(self, receiver: ControlReceiver) -> None:
+        self._receiver = receiver
 
     async def handle(self, request: UpdateMetadataRequest, exchange: Exchange) -> UpdateMetadataResponse:
         update = await run_in_slices(control_wire.read_update_metadata(request, exchange.version))
         assert isinstance(update, UpdateMetadata)
-        return UpdateMetadataResponse(error_code=(await self._channel.send(update)).error)
+        return UpdateMetadataResponse(error_code=(await self._receiver.receive(update, exchange.channel)).error)
 
     @staticmethod
     def error_response(request: UpdateMetadataRequest, version: int, error: ProtocolError) -> UpdateMetadataResponse:

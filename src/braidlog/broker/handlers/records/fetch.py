@@ -5,6 +5,11 @@ v3      response size limit, the first batch always fits     v12   divergence fo
 v4      isolation level, last stable offset                  v13   topic ids instead of names
 v5      log start offset                                     v15   replica state
 v7      sessions (KIP-227)                                   v18   the follower's high watermark
+v11     the consumer's rack: it may be sent to a follower, which shows it what is committed (KIP-392)
+
+A follower fetches as a consumer does, but to the end of the log. Where its fetch begins its log ends: that moves the
+high watermark before the answer is made, so that the answer carries it. While it waits it watches no partitions, its
+session is told of appends; fetches of followers that the appends of a round woke are answered after its writes.
 """
 
 from __future__ import annotations
@@ -14,39 +19,28 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from braidlog.broker.handlers.records.fetch_session import FetchContext, FetchSessionCache, FetchTarget, TargetKey
+from braidlog.broker.handlers.records.partition_read import WITHOUT_CONVERSION_FROM, PartitionReader
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
-from braidlog.broker.requests.time_slicing import SlicedWork, TimeSlicer
+from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.core.clock import Clock
-from braidlog.core.ids import ZERO_ID
-from braidlog.core.protocol_errors import (
-    FencedLeaderEpochError,
-    InconsistentTopicIdError,
-    NotLeaderOrFollowerError,
-    OffsetOutOfRangeError,
-    ProtocolError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    UnsupportedCompressionTypeError,
-    UnsupportedVersionError,
-)
+from braidlog.core.protocol_errors import ProtocolError, UnsupportedCompressionTypeError
 from braidlog.core.slices import ByteSlice, FileSlice
+from braidlog.core.time_slice import SlicedWork
 from braidlog.net.channel import Channel
 from braidlog.net.exchange import Exchange
 from braidlog.net.round import Round
 from braidlog.replication.delayed_operation import DelayedOperation
-from braidlog.replication.partition import READ_COMMITTED, Partition
+from braidlog.replication.follower_session import FollowerSession
+from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.partition_registry import PartitionRegistry
-from braidlog.storage.log.unified_log import FetchDataInfo, UnifiedLog
+from braidlog.replication.progress import NO_BROKER_EPOCH
 from braidlog.wire.generated.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
     PartitionData,
 )
 from braidlog.wire.writer import Records
@@ -58,18 +52,12 @@ class Timer(Protocol):
     def cancel(self) -> object: ...
 
 
-# Errors after which a client wants to know who leads now (KIP-951).
-_LEADER_HINTS: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
-_HINTS_FROM: Final = 12
-
-# More partitions than this are read in slices.
+# More partitions than this are read in slices, so many before the clock is looked at.
 _MANY: Final = 100
-_WITHOUT_CONVERSION_FROM: Final = 4
+_STRIDE: Final = 8
+_REPLICA_STATE_FROM: Final = 15
 # What converting down takes, in multiples of what is read: an object for every record.
 _CONVERSION_TAKES: Final = 8
-
-# Errors that are found before any log is looked at.
-_UNKNOWN: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code, InconsistentTopicIdError.code)
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
@@ -86,13 +74,13 @@ class FetchReadResult:
         self.budget = budget
         # Before v3 the limit is hard: a batch that does not fit is not returned.
         self.min_one = version >= 3
-        # An error or a divergence is answered at once, however long the reader is ready to wait.
+        # An error, a divergence or a better replica is answered at once, however long the reader is ready to wait.
         self.failed = False
 
     def add(self, data: PartitionData) -> None:
         self.data.append(data)
         size = _size(data.records)
-        if data.error_code or data.diverging_epoch is not None:
+        if data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
             self.failed = True
         if size:
             self.min_one = False
@@ -114,7 +102,16 @@ class DelayedFetch(DelayedOperation):
         self.fired = False
 
     def on_complete(self) -> None:
-        self.handler.woken(self)
+        if self.context.follower is not None and not self.fired:
+            self.handler.follower_due(self)
+        else:
+            self.handler.woken(self)
+
+    def unpark(self) -> None:
+        """A follower's session may have gone on over another connection: then another fetch waits there."""
+        follower = self.context.follower
+        if follower is not None and follower.parked is self:
+            follower.parked = None
 
     def on_timeout(self) -> None:
         self.timer = None
@@ -143,7 +140,10 @@ class FetchHandler:
         self._time_slicer = time_slicer
         self._handler_pool = handler_pool
         self._waiting: dict[Channel, DelayedFetch] = {}
+        # Of followers, woken by what the round writes.
+        self._due: list[DelayedFetch] = []
         self._stopping = False
+        self.reader = PartitionReader(registry)
 
     @property
     def waiting(self) -> int:
@@ -187,7 +187,7 @@ class FetchHandler:
             request.max_wait_ms <= 0
             or result.size >= request.min_bytes
             or result.failed
-            or not context.targets
+            or context.is_empty
             or exchange.channel.closed
             or self._stopping
         ):
@@ -202,6 +202,8 @@ class FetchHandler:
         waiter = self._waiting.pop(channel, None)
         if waiter is not None:
             waiter.cancel()
+            waiter.unpark()
+            waiter.context.end()
             if waiter.timer is not None:
                 waiter.timer.cancel()
 
@@ -215,6 +217,10 @@ class FetchHandler:
     # Waiting
 
     def _wait(self, waiter: DelayedFetch, result: FetchReadResult) -> None:
+        follower = waiter.context.follower
+        if follower is not None:
+            self._park(waiter, result, follower)
+            return
         if len(waiter.context.targets) > _MANY and self._has_grown(waiter, result):
             # Others were served while this was read: what they appended would wake no reader.
             self._waiting[waiter.exchange.channel] = waiter
@@ -227,6 +233,35 @@ class FetchHandler:
             if partition is not None:
                 waiter.watch(partition)
         self._waiting[waiter.exchange.channel] = waiter
+        self._set_timer(waiter)
+
+    def _park(self, waiter: DelayedFetch, result: FetchReadResult, follower: FollowerSession) -> None:
+        """A follower's fetch: its session hears of appends, whatever number of partitions it has."""
+        self._waiting[waiter.exchange.channel] = waiter
+        if follower.grown:
+            # Others were served while this was read.
+            self.woken(waiter)
+            return
+        for target in waiter.context.targets:
+            target.settle()
+        waiter.missing = waiter.request.min_bytes - result.size
+        waiter.woken = False
+        follower.parked = waiter
+        self._set_timer(waiter)
+
+    def follower_due(self, waiter: DelayedFetch) -> None:
+        self._due.append(waiter)
+        self._round.touch()
+
+    def answer_followers(self) -> None:
+        """The logs of a round are written: one answer for each follower has something of all of them."""
+        while self._due:
+            due, self._due = self._due, []
+            for waiter in due:
+                if self._waiting.get(waiter.exchange.channel) is waiter:
+                    self.woken(waiter)
+
+    def _set_timer(self, waiter: DelayedFetch) -> None:
         if waiter.timer is None:
             waiter.timer = self._call_later(waiter.deadline - self._clock.monotonic(), waiter.on_timeout)
 
@@ -248,6 +283,8 @@ class FetchHandler:
     def woken(self, waiter: DelayedFetch) -> None:
         exchange = waiter.exchange
         del self._waiting[exchange.channel]
+        waiter.unpark()
+        waiter.context.look_again()
         try:
             if len(waiter.context.targets) > _MANY:
                 self._read_many(
@@ -306,7 +343,8 @@ class FetchHandler:
 
     def _context(self, request: FetchRequest, version: int, targets: list[FetchTarget]) -> FetchContext:
         by_id = version >= 13
-        if request.session_id == 0 and request.session_epoch == -1:
+        replica_id = _replica_id(request, version)
+        if request.session_id == 0 and request.session_epoch == -1 and replica_id < 0:
             return FetchContext(targets, None, False)
         forgotten: list[TargetKey] = []
         for gone in request.forgotten_topics_data:
@@ -318,16 +356,19 @@ class FetchHandler:
             targets,
             forgotten,
             by_id,
-            _replica_id(request, version) >= 0,
+            max(replica_id, -1),
             self._clock.monotonic(),
+            _broker_epoch(request),
         )
 
     # Reading
 
     def _read(self, request: FetchRequest, context: FetchContext, version: int) -> FetchReadResult:
         result = FetchReadResult(self._budget(request, version), version)
+        reader = self.reader
         for target in context.targets:
-            result.add(self._read_one(request, target, version, result.budget, result.min_one))
+            result.add(reader.read(request, context, target, version, result.budget, result.min_one))
+        context.is_applied = True
         return result
 
     def _read_many(
@@ -338,97 +379,25 @@ class FetchHandler:
 
     def _read_in_slices(self, request: FetchRequest, context: FetchContext, version: int) -> SlicedWork:
         result = FetchReadResult(self._budget(request, version), version)
-        for target in context.targets:
-            result.add(self._read_one(request, target, version, result.budget, result.min_one))
-            yield
+        reader = self.reader
+        for count, target in enumerate(context.targets, 1):
+            result.add(reader.read(request, context, target, version, result.budget, result.min_one))
+            if count % _STRIDE == 0:
+                yield
+        context.is_applied = True
         return result
 
     def _budget(self, request: FetchRequest, version: int) -> int:
         budget = min(request.max_bytes, self._max_bytes)
-        if version < _WITHOUT_CONVERSION_FROM:
+        if version < WITHOUT_CONVERSION_FROM:
             # All of it is converted in one piece, which takes a multiple of it.
             budget = min(budget, self._handler_pool.most_bytes // _CONVERSION_TAKES)
         return budget
 
-    def _read_one(
-        self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
-    ) -> PartitionData:
-        try:
-            return self._read_partition(request, target, version, budget, min_one)
-        except Exception as problem:
-            return self._failed_partition(target, version, problem)
-
-    def _read_partition(
-        self, request: FetchRequest, target: FetchTarget, version: int, budget: int, min_one: bool
-    ) -> PartitionData:
-        partition = self._partition(target, version)
-        if _replica_id(request, version) >= 0:
-            raise NotLeaderOrFollowerError("this broker has no followers")
-        partition.check_epoch(target.current_leader_epoch)
-        log_ = partition.require_log()
-        if target.last_fetched_epoch >= 0:
-            diverging = _divergence(log_, target)
-            if diverging is not None:
-                return PartitionData(
-                    partition_index=target.index,
-                    high_watermark=log_.high_watermark,
-                    last_stable_offset=log_.last_stable_offset,
-                    log_start_offset=log_.log_start_offset,
-                    diverging_epoch=diverging,
-                    records=b"",
-                )
-        isolation = request.isolation_level
-        read = partition.read(target.fetch_offset, min(target.max_bytes, budget), isolation, min_one)
-        slice_ = read.slice
-        answer = PartitionData(
-            partition_index=target.index,
-            high_watermark=log_.high_watermark,
-            last_stable_offset=log_.last_stable_offset,
-            log_start_offset=log_.log_start_offset,
-            records=slice_ if slice_ is not None else b"",
-            aborted_transactions=_aborted(log_, target, read) if isolation == READ_COMMITTED else None,
-        )
-        if version < _WITHOUT_CONVERSION_FROM and slice_ is not None:
-            _require_conversion_allowed(log_)
-        partition.meter.fetches += 1
-        if slice_ is not None:
-            partition.meter.bytes_out += slice_.size
-        return answer
-
-    def _failed_partition(self, target: FetchTarget, version: int, problem: Exception) -> PartitionData:
-        error = to_protocol_error(problem, f"fetch from {target.topic}-{target.index}")
-        data = PartitionData(
-            partition_index=target.index,
-            error_code=error.code,
-            high_watermark=-1,
-            aborted_transactions=[] if error.code in _UNKNOWN else None,
-            records=b"",
-        )
-        partition = self._registry.get(target.topic, target.index)
-        if partition is not None:
-            partition.meter.failed_fetches += 1
-            if version >= _HINTS_FROM and error.code in _LEADER_HINTS:
-                data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-        return data
-
-    def _partition(self, target: FetchTarget, version: int) -> Partition:
-        if version >= 13:
-            if not target.topic:
-                # Inside a session the topic may have become known since.
-                target.topic = self._registry.name_of(target.topic_id) or ""
-            if not target.topic:
-                raise UnknownTopicIdError
-        partition = self._registry.get(target.topic, target.index)
-        if partition is None:
-            raise self._registry.missing(target.topic, target.index)
-        if target.topic_id != ZERO_ID and target.topic_id != partition.topic_id:
-            raise InconsistentTopicIdError
-        return partition
-
     # Answering
 
     def _finish(self, context: FetchContext, result: FetchReadResult, exchange: Exchange) -> None:
-        if exchange.version < _WITHOUT_CONVERSION_FROM and result.size:
+        if exchange.version < WITHOUT_CONVERSION_FROM and result.size:
             exchange.channel.mute()
             conversion = _DownConversion(context.targets, result, exchange.version)
             self._handler_pool.run(
@@ -479,9 +448,14 @@ class FetchHandler:
             self._reply(answer, exchange)
 
     def _reply(self, answer: _FetchResponseBuilder, exchange: Exchange) -> None:
-        session = answer.context.session
+        context = answer.context
+        session = context.session
         if session is not None and answer.served:
             session.had_data(answer.served)
+        if context.follower is not None:
+            for target in context.targets:
+                target.settle()
+            context.end()
         exchange.answer(FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
 
     @staticmethod
@@ -512,8 +486,9 @@ class _FetchResponseBuilder:
             target = context.targets[place]
             data = result.data[place]
             if context.session is not None:
-                # A divergence is news even without data.
-                size = _size(data.records) if data.diverging_epoch is None else 1
+                # A divergence, or a better replica, is news even without data.
+                news_anyway = data.diverging_epoch is not None or data.preferred_read_replica >= 0
+                size = 1 if news_anyway else _size(data.records)
                 news = target.has_changed(data.error_code, size, data.high_watermark, data.log_start_offset)
                 if size:
                     self.served.append(target)
@@ -555,40 +530,15 @@ class _DownConversion:
                 self.failures[target.key] = problem
 
 
-def _require_conversion_allowed(log_: UnifiedLog) -> None:
-    if not log_.settings.message_downconversion_enable:
-        raise UnsupportedVersionError("message.downconversion.enable is off for this topic")
-
-
-def _divergence(log_: UnifiedLog, target: FetchTarget) -> EpochEndOffset | None:
-    """Where the reader's log and this one part, if its last epoch ended elsewhere (KIP-595)."""
-    known = log_.end_offset_for_epoch(target.last_fetched_epoch)
-    if known is None:
-        raise OffsetOutOfRangeError
-    epoch, end = known
-    if epoch < target.last_fetched_epoch or end < target.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end)
-    return None
-
-
-def _aborted(log_: UnifiedLog, target: FetchTarget, read: FetchDataInfo) -> list[AbortedTransaction]:
-    if read.slice is None:
-        return []
-    return [
-        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log_.aborted_transactions(target.fetch_offset, _end(read, log_))
-    ]
-
-
-def _end(read: FetchDataInfo, log_: UnifiedLog) -> int:
-    """The first offset after what was read, at least."""
-    return read.next_offset if read.next_offset >= 0 else log_.last_stable_offset
-
-
 def _replica_id(request: FetchRequest, version: int) -> int:
-    if version < 15:
+    if version < _REPLICA_STATE_FROM:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
+
+
+def _broker_epoch(request: FetchRequest) -> int:
+    """Of the registration of the follower that asks; not known before v15."""
+    return NO_BROKER_EPOCH if request.replica_state is None else request.replica_state.replica_epoch
 
 
 def _size(records: Records) -> int:

@@ -9,6 +9,9 @@
 A session costs memory, so there are only so many (`max.incremental.fetch.session.cache.slots`): a new one takes the
 place of one unused for two minutes, or of a smaller one; followers go before consumers. Who gets none is served
 without one and asks again.
+
+A consumer's fetch looks at every partition of its session, a follower's at those that it names and those that changed
+(`replication/follower_session.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from braidlog.core.protocol_errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
+from braidlog.replication.follower_session import FollowerSession, FollowerTarget
+from braidlog.replication.progress import NO_BROKER_EPOCH
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -33,7 +38,7 @@ _EVICTION_AGE_S: Final = 120.0
 TargetKey = tuple[str, bytes, int]
 
 
-class FetchTarget:
+class FetchTarget(FollowerTarget):
     """One partition a reader wants, and, inside a session, what it was last sent of it."""
 
     __slots__ = (
@@ -61,6 +66,7 @@ class FetchTarget:
         last_fetched_epoch: int,
         log_start_offset: int,
     ) -> None:
+        super().__init__()
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -92,11 +98,28 @@ class FetchTarget:
         self.sent_log_start = log_start_offset
         return news
 
+    def settle(self) -> None:
+        """A follower's, visited: it is dirty no longer if the follower has, and knows, all there is."""
+        partition = self.partition
+        follower = self.follower
+        if not self.dirty or follower is None or partition is None:
+            return
+        log = partition.log
+        if (
+            log is not None
+            and self.fetch_offset >= log.log_end_offset
+            and self.sent_high_watermark == log.high_watermark
+            and self.sent_log_start == log.log_start_offset
+        ):
+            self.dirty = False
+            follower.dirty.pop(self, None)
+
 
 class FetchSession:
-    def __init__(self, session_id: int, privileged: bool, uses_ids: bool, created: float) -> None:
+    def __init__(self, session_id: int, replica_id: int, uses_ids: bool, created: float) -> None:
         self.id = session_id
-        self.privileged = privileged
+        self.replica_id = replica_id
+        self.follower = FollowerSession(replica_id) if replica_id >= 0 else None
         self.uses_ids = uses_ids
         self.created = created
         self.last_used = created
@@ -104,19 +127,34 @@ class FetchSession:
         self.targets: dict[TargetKey, FetchTarget] = {}
 
     def apply(self, changes: list[FetchTarget], forgotten: list[TargetKey]) -> None:
+        follower = self.follower
         for change in changes:
             known = self.targets.get(change.key)
             if known is None:
-                self.targets[change.key] = change
+                known = self.targets[change.key] = change
+                known.follower = follower
             else:
                 known.update(change)
+            if follower is not None:
+                known.mark()
         for key in forgotten:
-            self.targets.pop(key, None)
+            gone = self.targets.pop(key, None)
+            if gone is not None and follower is not None:
+                gone.leave()
+
+    def close(self) -> None:
+        if self.follower is not None:
+            self.follower.parked = None
+            for target in self.targets.values():
+                target.leave()
 
     def had_data(self, served: list[FetchTarget]) -> None:
         """Partitions that just had data go last, so that a size limit starves none of the others."""
+        follower = self.follower
         for target in served:
-            if self.targets.pop(target.key, None) is not None:
+            if follower is not None:
+                follower.served(target)
+            elif self.targets.pop(target.key, None) is not None:
                 self.targets[target.key] = target
 
     def advance(self) -> None:
@@ -126,16 +164,64 @@ class FetchSession:
 class FetchContext:
     """What one fetch request asks for, whether through a session or not."""
 
-    __slots__ = ("incremental", "session", "targets")
+    __slots__ = ("follower", "incremental", "is_applied", "session", "targets")
 
-    def __init__(self, targets: list[FetchTarget], session: FetchSession | None, incremental: bool) -> None:
+    def __init__(
+        self,
+        targets: list[FetchTarget],
+        session: FetchSession | None,
+        incremental: bool,
+        follower: FollowerSession | None = None,
+    ) -> None:
         self.targets = targets
         self.session = session
         self.incremental = incremental
+        # Of a follower, with a session or not.
+        self.follower = follower
+        # Whether partitions know how far the follower is that sent this.
+        self.is_applied = False
 
     @property
     def session_id(self) -> int:
         return self.session.id if self.session is not None else NO_SESSION
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to wait for."""
+        if self.session is not None and self.follower is not None:
+            return not self.session.targets
+        return not self.targets
+
+    def look_again(self) -> None:
+        """Before what changed is read once more."""
+        follower = self.follower
+        if follower is not None:
+            follower.grown = False
+            if self.incremental:
+                self.targets = dirty_targets(follower)
+
+    def end(self) -> None:
+        """It is answered, or its connection is closed: what has no session is watched no more."""
+        if self.follower is not None and self.session is None:
+            for target in self.targets:
+                target.leave()
+
+
+def dirty_targets(follower: FollowerSession) -> list[FetchTarget]:
+    return [target for target in follower.dirty if isinstance(target, FetchTarget)]
+
+
+def _without_session(targets: list[FetchTarget], replica_id: int, now: float, broker_epoch: int) -> FetchContext:
+    """A follower's partitions are watched as long as its fetch lasts."""
+    if replica_id < 0:
+        return FetchContext(targets, None, False)
+    follower = FollowerSession(replica_id)
+    follower.last_fetch_s = now
+    follower.broker_epoch = broker_epoch
+    for target in targets:
+        target.follower = follower
+        target.mark()
+    return FetchContext(targets, None, False, follower)
 
 
 class FetchSessionCache:
@@ -160,16 +246,23 @@ class FetchSessionCache:
         targets: list[FetchTarget],
         forgotten: list[TargetKey],
         uses_ids: bool,
-        privileged: bool,
+        replica_id: int,
         now: float,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> FetchContext:
+        """`replica_id` is -1 for consumers; `broker_epoch` is that of a follower."""
         if epoch == FINAL_EPOCH or epoch == INITIAL_EPOCH:
-            self._sessions.pop(session_id, None)
-            if epoch == FINAL_EPOCH or not targets:
-                return FetchContext(targets, None, False)
-            return FetchContext(targets, self._begin(targets, uses_ids, privileged, now), False)
+            ended = self._sessions.pop(session_id, None)
+            if ended is not None:
+                ended.close()
+            session = None
+            if epoch == INITIAL_EPOCH and targets:
+                session = self._begin(targets, uses_ids, replica_id, now, broker_epoch)
+            if session is None:
+                return _without_session(targets, replica_id, now, broker_epoch)
+            return FetchContext(targets, session, False, session.follower)
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.replica_id != replica_id:
             raise FetchSessionIdNotFoundError
         if session.epoch != epoch:
             raise InvalidFetchSessionEpochError
@@ -184,13 +277,28 @@ class FetchSessionCache:
         else:
             # Nothing left to fetch: the session ends with this response.
             del self._sessions[session_id]
-        return FetchContext(list(session.targets.values()), session, True)
+        follower = session.follower
+        if follower is None:
+            return FetchContext(list(session.targets.values()), session, True)
+        follower.last_fetch_s = now
+        follower.grown = False
+        if follower.broker_epoch != broker_epoch:
+            # It has registered anew, and every partition is to know: it cannot join an ISR with an epoch from before.
+            follower.broker_epoch = broker_epoch
+            for target in session.targets.values():
+                target.mark()
+        return FetchContext(dirty_targets(follower), session, True, follower)
 
-    def _begin(self, targets: list[FetchTarget], uses_ids: bool, privileged: bool, now: float) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(len(targets), privileged, now):
+    def _begin(
+        self, targets: list[FetchTarget], uses_ids: bool, replica_id: int, now: float, broker_epoch: int
+    ) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(len(targets), replica_id >= 0, now):
             return None
-        session = FetchSession(self._new_id(), privileged, uses_ids, now)
+        session = FetchSession(self._new_id(), replica_id, uses_ids, now)
         session.apply(targets, [])
+        if session.follower is not None:
+            session.follower.last_fetch_s = now
+            session.follower.broker_epoch = broker_epoch
         self._sessions[session.id] = session
         return session
 
@@ -211,14 +319,15 @@ class FetchSessionCache:
             candidates = [
                 session
                 for session in self._sessions.values()
-                if (privileged and not session.privileged)
-                or (privileged == session.privileged and now - session.created > _EVICTION_AGE_S)
+                if (privileged and session.follower is None)
+                or (privileged == (session.follower is not None) and now - session.created > _EVICTION_AGE_S)
             ]
             smallest = min(candidates, key=lambda session: len(session.targets), default=None)
-            if smallest is not None and (len(smallest.targets) < size or (privileged and not smallest.privileged)):
+            if smallest is not None and (len(smallest.targets) < size or (privileged and smallest.follower is None)):
                 victim = smallest
         if victim is None:
             return False
         del self._sessions[victim.id]
+        victim.close()
         self.evicted += 1
         return True

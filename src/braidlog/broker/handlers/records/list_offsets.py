@@ -11,7 +11,13 @@ from collections.abc import Generator
 from typing import Final
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnsupportedVersionError
+from braidlog.core.protocol_errors import (
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    OffsetNotAvailableError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -64,12 +70,16 @@ class ListOffsetsHandler:
             partition.check_epoch(wanted.current_leader_epoch)
             log = partition.require_log()
             limit = log.log_end_offset
+            settled = True
             if request.replica_id == -1:
                 limit = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+                settled = partition.is_settled(log)
             if version == 0:
                 answer.old_style_offsets = _segment_starts(log, wanted.timestamp, wanted.max_num_offsets, limit)
             else:
                 _find(log, wanted.timestamp, limit, version, answer)
+                if not settled and wanted.timestamp != EARLIEST and wanted.timestamp != EARLIEST_LOCAL:
+                    _refuse_unsettled(wanted.timestamp, version, answer)
         except Exception as problem:
             answer.error_code = to_protocol_error(problem, f"list offsets of {topic}-{wanted.partition_index}").code
         return answer
@@ -102,6 +112,12 @@ def _find(log: UnifiedLog, timestamp: int, limit: int, version: int, answer: Lis
         raise UnsupportedVersionError(f"{timestamp} is no timestamp that ListOffsets v{version} knows")
     if version >= 4:
         answer.leader_epoch = epoch
+
+
+def _refuse_unsettled(timestamp: int, version: int, answer: ListOffsetsPartitionResponse) -> None:
+    """A new leader does not know yet what the one before it had committed: its latest could go back (KIP-207)."""
+    if timestamp == LATEST or answer.offset < 0:
+        raise OffsetNotAvailableError if version >= 5 else LeaderNotAvailableError
 
 
 def _segment_starts(log: UnifiedLog, timestamp: int, most: int, limit: int) -> list[int]:

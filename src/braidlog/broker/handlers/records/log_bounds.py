@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Final
+import asyncio
+from collections.abc import Coroutine, Generator
+from functools import partial
+from typing import Any, Final
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.core.protocol_errors import OffsetOutOfRangeError, PolicyViolationError, ProtocolError
+from braidlog.core.protocol_errors import (
+    NONE,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    ProtocolError,
+    RequestTimedOutError,
+)
+from braidlog.core.time_slice import run_in_slices
 from braidlog.net.exchange import Exchange
+from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.wire.generated.delete_records import (
     DeleteRecordsPartition,
@@ -64,12 +74,25 @@ class OffsetForLeaderEpochHandler:
 
 
 class DeleteRecordsHandler:
-    """DeleteRecords (api 21): move the start of partitions forward; -1 means up to the high watermark."""
+    """DeleteRecords (api 21): move the start of partitions forward; -1 means up to the high watermark.
+
+    It is answered when every live replica has moved its start, or the request's time-out is over.
+    """
 
     def __init__(self, registry: PartitionRegistry) -> None:
         self._registry = registry
 
-    def handle(self, request: DeleteRecordsRequest, exchange: Exchange) -> Generator[None, None, DeleteRecordsResponse]:
+    def handle(
+        self, request: DeleteRecordsRequest, exchange: Exchange
+    ) -> Generator[None, None, DeleteRecordsResponse] | Coroutine[Any, Any, DeleteRecordsResponse]:
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                partition = self._registry.get(topic.name, wanted.partition_index)
+                if partition is not None and partition.progress is not None:
+                    return self._delete_everywhere(request)
+        return self._delete_in_slices(request)
+
+    def _delete_in_slices(self, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
         response = DeleteRecordsResponse(topics=[])
         for topic in request.topics:
             answers: list[DeleteRecordsPartitionResult] = []
@@ -82,17 +105,44 @@ class DeleteRecordsHandler:
     def _delete(self, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
         try:
-            log = self._registry.require(topic, wanted.partition_index).require_log()
+            partition = self._registry.require(topic, wanted.partition_index)
+            log = partition.require_log()
             if "delete" not in log.settings.cleanup_policy:
                 raise PolicyViolationError("records of a topic that is only compacted cannot be deleted")
             offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
             if offset < 0 or offset > log.high_watermark:
                 raise OffsetOutOfRangeError
-            log.increment_log_start_offset(offset)
+            partition.delete_records(offset)
             answer.low_watermark = log.log_start_offset
         except Exception as problem:
             answer.error_code = to_protocol_error(problem, f"delete records of {topic}-{wanted.partition_index}").code
         return answer
+
+    async def _delete_everywhere(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        response = await run_in_slices(self._delete_in_slices(request))
+        assert isinstance(response, DeleteRecordsResponse)
+        loop = asyncio.get_running_loop()
+        waits: list[tuple[Partition, DeleteRecordsPartitionResult, asyncio.Future[None]]] = []
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = self._registry.get(topic.name, answer.partition_index)
+                if answer.error_code == NONE and partition is not None:
+                    waits.append((partition, answer, loop.create_future()))
+        callbacks = [partial(_set_done, future) for _, _, future in waits]
+        for (partition, answer, _), done in zip(waits, callbacks, strict=True):
+            # Where this broker's own log starts now.
+            partition.when_deleted(answer.low_watermark, done)
+        if waits:
+            await asyncio.wait([future for _, _, future in waits], timeout=max(request.timeout_ms, 0) / 1000)
+        for (partition, answer, future), done in zip(waits, callbacks, strict=True):
+            partition.forget_deletion(done)
+            try:
+                answer.low_watermark = partition.low_watermark()
+                if not future.done():
+                    answer.error_code = RequestTimedOutError.code
+            except ProtocolError as problem:
+                answer.error_code, answer.low_watermark = problem.code, -1
+        return response
 
     @staticmethod
     def error_response(request: DeleteRecordsRequest, version: int, error: ProtocolError) -> DeleteRecordsResponse:
@@ -110,3 +160,8 @@ class DeleteRecordsHandler:
                 for topic in request.topics
             ]
         )
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

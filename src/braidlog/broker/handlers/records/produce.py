@@ -6,10 +6,13 @@
                                                           v12   producing adds a partition to the transaction
                                                           v13   topic ids instead of names
 
+In a cluster a request may wait a moment for this broker to hear that it leads (see `awaited_roles`).
 A request with transactional batches waits, and its connection with it, until the coordinator has confirmed those that
 would be the first of their transaction in a partition (see `transaction_verification`). One whose records take long
 to unpack, or that names very many partitions, is worked on piece by piece while others are served; its connection
 waits too.
+acks=all waits until the records are on all in-sync replicas, or the request's time-out is over; its connection goes on
+with further produces meanwhile, and answers them in their order.
 acks=0 has no response; an error then closes the connection, the only way left to tell the producer.
 """
 
@@ -38,17 +41,20 @@ from braidlog.core.protocol_errors import (
     NotLeaderOrFollowerError,
     ProtocolError,
     RecordListTooLargeError,
+    RequestTimedOutError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.slices import ByteSlice
+from braidlog.core.timeout_queue import TimeoutQueues
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
 from braidlog.net.fair_queue import FairQueue
-from braidlog.replication.group_commit import Committer, PendingAck
+from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import ACKS_ALL, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.replication.pending_ack import PendingAck
 from braidlog.wire.generated.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -104,11 +110,21 @@ class ProduceAck(PendingAck):
         self.partition_at = 0
         # What may still be unpacked on the loop.
         self.work_left = MOST_WORK
+        # Answered, in time or not.
+        self.done = False
 
     def on_failure(self) -> None:
         self.exchange.channel.close("internal error")
 
+    def time_out(self) -> None:
+        """The records stay: they are committed later, or never."""
+        late = RequestTimedOutError("the records are written, but not enough replicas have them yet")
+        for wait in self.waits or ():
+            wait.finish(late)
+            wait.partition.forget_ended_waits()
+
     def on_durable(self) -> None:
+        self.done = True
         if self.failures:
             self._report_failures()
         if self.acks == 0:
@@ -122,11 +138,18 @@ class ProduceAck(PendingAck):
         self.rejected = True
         for topic in self.topics:
             for partition in topic.partition_responses:
-                fault = self.failures.get((topic.name, partition.index))
-                if fault is not None and partition.error_code == 0:
-                    partition.error_code = KafkaStorageError.code
-                    partition.error_message = str(fault)
+                failure = self.failures.get((topic.name, partition.index))
+                if failure is None or partition.error_code != 0:
+                    continue
+                partition.error_code = failure.code
+                partition.error_message = failure.message
+                if failure.code == KafkaStorageError.code:
                     partition.base_offset = -1
+                elif failure.code == NotLeaderOrFollowerError.code and self.exchange.version >= _HINTS_FROM:
+                    for wait in self.waits or ():
+                        where = wait.partition
+                        if where.topic == topic.name and where.index == partition.index:
+                            partition.current_leader = _leader_of(where)
 
 
 class PendingVerification:
@@ -179,9 +202,12 @@ class ProduceHandler:
         clock: Clock,
         fair_queue: FairQueue,
         handler_pool: RequestHandlerPool,
+        timeouts: TimeoutQueues,
     ) -> None:
+        """`timeouts` ends the waits of acks=all for other replicas."""
         self._registry = registry
         self._committer = committer
+        self._timeouts = timeouts
         self._clock = clock
         self._fair_queue = fair_queue
         self._handler_pool = handler_pool
@@ -191,8 +217,14 @@ class ProduceHandler:
         self.verifies: Callable[[], bool] | None = None
         # Whether the cluster still counts on this broker; set where braidlog.session.loss=refuse.
         self.has_session: Callable[[], bool] | None = None
+        # Keeps a request that is ahead of the controller's word; set in a cluster (see `awaited_roles`).
+        self.hold: Callable[[ProduceRequest, Exchange], bool] | None = None
 
     def handle(self, request: ProduceRequest, exchange: Exchange) -> None:
+        if self.hold is None or not self.hold(request, exchange):
+            self.begin(request, exchange)
+
+    def begin(self, request: ProduceRequest, exchange: Exchange) -> None:
         ack = ProduceAck(exchange, request.acks)
         if self.has_session is not None and request.acks != ACKS_ALL and not self.has_session():
             ack.refused = NotLeaderOrFollowerError("this broker has lost its session, and another may lead by now")
@@ -255,6 +287,8 @@ class ProduceHandler:
             ack.topic_at += 1
             ack.partition_at = 0
         ack.release()
+        if ack.waits is not None and not ack.done:
+            self._timeouts.add(ack, max(request.timeout_ms, 0))
 
     def _long_work(
         self, topic: str | None, data: PartitionProduceData, ack: ProduceAck
@@ -441,5 +475,9 @@ def _refusal(index: int, error: ProtocolError, partition: Partition | None, vers
         ],
     )
     if version >= _HINTS_FROM and partition is not None and error.code == NotLeaderOrFollowerError.code:
-        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        response.current_leader = _leader_of(partition)
     return response
+
+
+def _leader_of(partition: Partition) -> LeaderIdAndEpoch:
+    return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)

@@ -7,11 +7,16 @@
 A topic that is auto-created by the controller itself is described in the same response; any other broker answers
 LEADER_NOT_AVAILABLE meanwhile.
 A topic that is named again is described once. Many topics are described in slices (`broker/requests/time_slicing`).
+
+A broker that has just started knows no brokers, not even itself, until the controller has told it of the cluster. A
+client that is told so may forget all brokers that it knew (librdkafka does), so that the answer waits for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
@@ -21,7 +26,6 @@ from braidlog.broker.handlers.authorized_operations import (
     TOPIC_OPERATIONS,
 )
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.broker.requests.time_slicing import run_in_slices
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage
 from braidlog.config.topic_names import problem_with
 from braidlog.controller.requests import NewTopic
@@ -37,6 +41,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.core.time_slice import run_in_slices
 from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -51,6 +56,8 @@ from braidlog.wire.generated.metadata import (
 
 # Before it there was no such error for clients.
 _LISTENER_NOT_FOUND_FROM: Final = 6
+# How long a client waits for a broker that knows of nobody; then that is what it is told, as by Kafka.
+_ANNOUNCED_WITHIN_S: Final = 5.0
 
 
 class MetadataHandler:
@@ -61,15 +68,37 @@ class MetadataHandler:
         creation: AutoTopicCreation,
         auto_create: bool,
         wanted: Callable[[str], NewTopic],
+        announced: Callable[[], Awaitable[object]],
+        announced_within_s: float = _ANNOUNCED_WITHIN_S,
     ) -> None:
+        """`announced` returns once the controller has told this broker of the cluster."""
         self._cache = cache
         self._creation = creation
         self._registry = registry
         self._auto_create = auto_create
         # How a topic of that name is made: the internal ones are not like the others.
         self._wanted = wanted
+        self._announced = announced
+        self._announced_within_s = announced_within_s
 
     def handle(
+        self, request: MetadataRequest, exchange: Exchange
+    ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
+        if not self._cache.image.brokers:
+            return self._describe_when_announced(request, exchange)
+        return self._describe_now(request, exchange)
+
+    async def _describe_when_announced(self, request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._announced_within_s):
+                await self._announced()
+        work = self._describe_now(request, exchange)
+        if isinstance(work, Generator):
+            response: MetadataResponse = await run_in_slices(work)
+            return response
+        return await work
+
+    def _describe_now(
         self, request: MetadataRequest, exchange: Exchange
     ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
         version = exchange.version

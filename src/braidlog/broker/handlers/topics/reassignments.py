@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from braidlog.broker.replica_limit import refuse_move
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import ElectionType, Reassignment
-from braidlog.controller.requests import PartitionResult as ReassignmentResult
 from braidlog.core.protocol_errors import NONE, NotControllerError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
@@ -36,18 +34,15 @@ class AlterReassignmentsHandler:
     async def handle(
         self, request: AlterPartitionReassignmentsRequest, exchange: Exchange
     ) -> AlterPartitionReassignmentsResponse:
-        wanted: list[Reassignment] = []
-        results: list[ReassignmentResult] = []
-        for topic in request.topics:
-            for partition in topic.partitions:
-                where = TopicPartition(topic.name, partition.partition_index)
-                asked = Reassignment(where, None if partition.replicas is None else tuple(partition.replicas))
-                problem = refuse_move(asked, self._controller.image)
-                if problem is None:
-                    wanted.append(asked)
-                else:
-                    results.append(ReassignmentResult(where, problem))
-        results += await self._controller.alter_reassignments(wanted)
+        wanted = [
+            Reassignment(
+                TopicPartition(topic.name, partition.partition_index),
+                None if partition.replicas is None else tuple(partition.replicas),
+            )
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        results = await self._controller.alter_reassignments(wanted)
         by_topic: dict[str, list[ReassignablePartitionResponse]] = {}
         for result in results:
             by_topic.setdefault(result.partition.topic, []).append(

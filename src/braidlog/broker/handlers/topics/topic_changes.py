@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
-from braidlog.broker.replica_limit import refuse_replicas
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.describe import describe_topic, topic_sources
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewPartitions, NewTopic, NewTopicResult, TopicRef
 from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.create_partitions import (
     CreatePartitionsRequest,
@@ -44,22 +43,14 @@ class CreateTopicsHandler:
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in request.topics)
         time_slice = TimeSlice()
-        default = self._settings.current.get_int("default.replication.factor")
-        image = self._controller.image
         wanted: list[NewTopic] = []
-        refused: list[CreatableTopicResult] = []
         for topic in request.topics:
             if times[topic.name] == 1:
-                new = _new_topic(topic)
-                problem = refuse_replicas(new, default, image)
-                if problem is None:
-                    wanted.append(new)
-                else:
-                    refused.append(_failed(topic.name, problem))
+                wanted.append(_new_topic(topic))
             await time_slice.yield_if_over()
         results = await self._controller.create_topics(wanted, request.validate_only)
         describe = _ConfigDescriber(self._settings.current)
-        answers = refused
+        answers: list[CreatableTopicResult] = []
         for result in results:
             answers.append(_result(result, describe if exchange.version >= 5 else None))
             await time_slice.yield_if_over()

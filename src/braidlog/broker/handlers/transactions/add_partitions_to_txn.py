@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from braidlog.broker.coordinators.early_requests import EarlyRequests
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.pending_results import PendingResults
@@ -40,8 +41,14 @@ _MANY_FROM: Final = 4
 
 
 class AddPartitionsToTxnHandler:
-    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        transactions: CoordinatorRuntime[TransactionCoordinatorShard],
+        early_requests: EarlyRequests,
+        cache: MetadataCache,
+    ) -> None:
         self._transactions = transactions
+        self._early_requests = early_requests
         self._cache = cache
 
     def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
@@ -66,10 +73,16 @@ class AddPartitionsToTxnHandler:
             self._transactions.submit(
                 wanted.transactional_id, part, lambda shard, now: shard.verify_partitions(wanted, part, now)
             )
+        elif version < _MANY_FROM:
+            self._early_requests.submit(
+                wanted.transactional_id,
+                part,
+                lambda shard, responder, now: shard.add_partitions(wanted, TV_0, responder, now),
+            )
         else:
-            speaks = TV_2 if version >= _MANY_FROM else TV_0
+            # At once, since other transactions are in the same request; the broker that asks comes again.
             self._transactions.submit(
-                wanted.transactional_id, part, lambda shard, now: shard.add_partitions(wanted, speaks, part, now)
+                wanted.transactional_id, part, lambda shard, now: shard.add_partitions(wanted, TV_2, part, now)
             )
 
     def _any_unknown(self, wanted: AddPartitionsToTxnTransaction) -> bool:

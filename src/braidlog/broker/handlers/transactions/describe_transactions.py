@@ -6,10 +6,10 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from braidlog.broker.requests.error_mapping import to_protocol_error
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.config.topic_names import validate_name
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import ProtocolError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.storage.log.unified_log import UnifiedLog
@@ -91,7 +91,8 @@ class DescribeProducersHandler:
             return PartitionResponse(partition_index=index, active_producers=producers_of(log))
         except Exception as failure:
             error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")
-            return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+            message = error.message or f"there is no partition {index} of {topic!r}"
+            return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
 
     @staticmethod
     def error_response(

@@ -5,12 +5,12 @@ v0   by state and producer id        v1   by how long they have been open       
 
 from __future__ import annotations
 
-from braidlog.broker.requests.time_slicing import TimeSlice
 from braidlog.coordinator.group.consumer.pattern_syntax import NAME_CHARACTERS
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, ProtocolError
+from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

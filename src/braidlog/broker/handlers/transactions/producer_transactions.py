@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.coordinators.early_requests import EarlyRequests
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -61,18 +62,16 @@ class AddOffsetsToTxnHandler:
     v2   PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH
     """
 
-    def __init__(
-        self,
-        transactions: CoordinatorRuntime[TransactionCoordinatorShard],
-        groups: CoordinatorRuntime[GroupCoordinatorShard],
-    ) -> None:
-        self._transactions = transactions
+    def __init__(self, early_requests: EarlyRequests, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+        self._early_requests = early_requests
         self._groups = groups
 
     def handle(self, request: AddOffsetsToTxnRequest, exchange: Exchange) -> None:
         offsets = self._groups.partition_of(request.group_id)
-        self._transactions.submit(
-            request.transactional_id, exchange, lambda shard, now: shard.add_offsets(request, offsets, exchange, now)
+        self._early_requests.submit(
+            request.transactional_id,
+            exchange,
+            lambda shard, responder, now: shard.add_offsets(request, offsets, responder, now),
         )
 
     @staticmethod

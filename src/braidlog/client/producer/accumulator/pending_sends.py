@@ -113,7 +113,8 @@ class PendingSends:
                     self.count -= 1
                 if len(queue) == 0:
                     del self._by_topic[topic]
-                else:
+                elif len(result.unknown_topics) == 0 or result.unknown_topics[-1] != topic:
+                    # Who looks for a topic wakes the sender; by time it would look at it over and over.
                     result.look_at = min(result.look_at, queue[0].expires)
         finally:
             lock.release()

@@ -31,6 +31,7 @@ from braidlog.client.requests.init_producer_id import INIT_PRODUCER_ID, init_pro
 from braidlog.client.settings import Settings
 from braidlog.core.protocol_errors import NONE, ProtocolError, name_of
 from braidlog.core.types import TopicPartition
+from braidlog.net.outbound.connector import Address
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
 from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
 from braidlog.wire.generated.end_txn import EndTxnResponse
@@ -43,6 +44,8 @@ Answer = TypeVar("Answer")
 
 # The transaction before is ended within milliseconds, as a rule.
 _SOON_S: Final = 0.02
+# A coordinator may have to be asked a thousand times, and a float ends at 2 ** 1024.
+_MOST_DOUBLINGS: Final = 30
 _JITTER: Final = 0.2
 
 
@@ -63,7 +66,7 @@ class CoordinatorConnections(Protocol):
 
     async def connection(self, node_id: int, purpose: str = "") -> CoordinatorConnection: ...
 
-    def is_known(self, node_id: int) -> bool: ...
+    def learn_one(self, node_id: int, address: Address) -> None: ...
 
 
 class EpochBumpRequired(Exception):
@@ -92,7 +95,6 @@ class TransactionCoordinatorClient:
         self,
         transactional_id: str,
         connections: CoordinatorConnections,
-        refresh_metadata: Callable[[], Awaitable[object]],
         *,
         timeout_ms: int,
         pauses_s: tuple[float, float],
@@ -100,7 +102,6 @@ class TransactionCoordinatorClient:
     ) -> None:
         self._transactional_id = transactional_id
         self._connections = connections
-        self._refresh_metadata = refresh_metadata
         self._timeout_ms = timeout_ms
         self._pauses_s = pauses_s
         self._random = random or Random()
@@ -120,13 +121,11 @@ class TransactionCoordinatorClient:
         cls,
         settings: Settings,
         connections: CoordinatorConnections,
-        refresh_metadata: Callable[[], Awaitable[object]],
         random: Random | None = None,
     ) -> TransactionCoordinatorClient:
         return cls(
             settings.text("transactional.id"),
             connections,
-            refresh_metadata,
             timeout_ms=settings.number("transaction.timeout.ms"),
             pauses_s=(settings.seconds("retry.backoff.ms"), settings.seconds("retry.backoff.max.ms")),
             random=random,
@@ -279,9 +278,6 @@ class TransactionCoordinatorClient:
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = await self._find(key)
-        if not self._connections.is_known(node):
-            # It registered after the metadata was read.
-            await self._refresh_metadata()
         connection = await self._connected(node)
         if key == self._own:
             self.can_renew = connection.version_for(INIT_PRODUCER_ID) >= requests.RENEWING_INIT
@@ -308,6 +304,7 @@ class TransactionCoordinatorClient:
         if verdict is not ErrorAction.DONE:
             self._raise_if_lasting(f"finding the coordinator of {key.name}", verdict, place.error_code)
             raise _NotFoundYet(f"no coordinator of {key.name} yet ({name_of(place.error_code)})")
+        self._connections.learn_one(place.node_id, (place.host, place.port))
         return place.node_id
 
     async def _call(
@@ -331,7 +328,7 @@ class TransactionCoordinatorClient:
 
     def _pause_s(self, failures: int) -> float:
         first, longest = self._pauses_s
-        pause = min(first * 2.0**failures, longest)
+        pause = min(first * 2.0 ** min(failures, _MOST_DOUBLINGS), longest)
         return float(pause * self._random.uniform(1 - _JITTER, 1 + _JITTER))
 
 

@@ -8,7 +8,9 @@ from braidlog.core.protocol_errors import (
     IllegalGenerationError,
     NotCoordinatorError,
     UnknownMemberIdError,
+    UnsupportedVersionError,
 )
+from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
 from braidlog.wire.generated.join_group import JoinGroupRequest
@@ -49,6 +51,30 @@ async def test_a_member_of_the_consumer_protocol_is_assigned_by_the_broker(broke
     answer = await broker.ask(request, 0)
     assert answer.error_code == 0
     assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
+
+
+@on_broker
+async def test_the_consumer_protocol_is_off_beside_brokers_of_another_kind(broker: AskedBroker) -> None:
+    await broker.create("t", 1)
+    await broker.await_coordinator("g")
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert (await broker.ask(beat, 0)).error_code == 0
+    broker.parts.coordination.is_cluster = True
+    broker.parts.members.others = frozenset()
+    # A broker that was announced and not looked at yet ends no group.
+    assert (broker.parts.members.all_ours, (await broker.ask(beat, 0)).error_code) == (False, 0)
+    broker.parts.members.others = frozenset({2})
+    refused = await broker.ask(beat, 0)
+    assert refused.error_code == UnsupportedVersionError.code
+    assert "group.protocol=classic" in refused.error_message
+    (described,) = (await broker.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 0)).groups
+    assert described.error_code == UnsupportedVersionError.code
+    broker.parts.members.others = frozenset()
+    assert (await broker.ask(beat, 0)).error_code == 0
+    # A broker of a cluster would have more to stop.
+    broker.parts.coordination.is_cluster = False
 
 
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])

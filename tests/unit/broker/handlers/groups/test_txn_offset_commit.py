@@ -1,7 +1,7 @@
 """Offsets of a transaction and its markers, on real coordinators whose logs take their time.
 
-Unlike data, offsets hold nothing while the transaction is verified. They need not: the coordinator answers in the order
-in which it decides, and what was allowed is staged before it can send the markers of a later end.
+Where both coordinators are on one broker, answers come in the order of decisions: what was allowed is staged before the
+markers of a later end. An answer of another broker may come later than those.
 """
 
 from __future__ import annotations
@@ -94,6 +94,9 @@ class SlowLog:
     async def read(self, partition: int, offset: int) -> Chunk:
         raise NotImplementedError
 
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        raise NotImplementedError
+
     def where(self, partition: int, offset: int) -> str:
         raise NotImplementedError
 
@@ -132,9 +135,13 @@ class World:
             tasks,
             perform=lambda action: self.write(action, self.marker_manager.track(action)),
         )
-        self.marker_manager = TransactionMarkerManager(self.transactions, lambda delay, work: None)
+        self.marker_manager = TransactionMarkerManager(
+            self.transactions, lambda delay, work: None, lambda partition, done: done(True)
+        )
         add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
-        self.handler = TxnOffsetCommitHandler(self.groups, add_partitions, topics, lambda: True)
+        self.handler = TxnOffsetCommitHandler(
+            self.groups, add_partitions, topics, lambda: True, lambda partition: None, clock
+        )
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)
         self.init("tx")
@@ -268,6 +275,36 @@ def test_a_transaction_that_may_not(version: int, error: ProtocolError, reported
     world.marker_manager.say(error)
     assert codes(answer_of(exchange)) == {("t", 0): reported.code, ("none", 0): UNKNOWN}
     assert world.groups.asked == 0
+
+
+def test_offsets_whose_transaction_ended_before_the_answer_came_are_refused() -> None:
+    world = OffsetHandlers()
+    exchange = world.begin("TxnOffsetCommit", 3, txn_request({("t", 0): 5}))
+    world.producers.marker_comes()
+    world.marker_manager.say(None)
+    assert codes(answer_of(exchange)) == {("t", 0): InvalidTxnStateError.code}
+    assert world.groups.asked == 0, "they would wait for a marker for ever"
+
+
+def test_where_each_transaction_has_its_epoch_the_question_is_put_again() -> None:
+    world = OffsetHandlers()
+    exchange = world.begin("TxnOffsetCommit", 5, txn_request({("t", 0): 5}))
+    world.producers.marker_comes()
+    world.marker_manager.say(None)
+    assert len(world.marker_manager.asked) == 2
+    assert not exchange.finished
+    world.marker_manager.say(None)
+    assert codes(answer_of(exchange)) == {("t", 0): 0}
+
+
+def test_the_question_is_not_put_for_ever() -> None:
+    world = OffsetHandlers()
+    exchange = world.begin("TxnOffsetCommit", 5, txn_request({("t", 0): 5}))
+    while not exchange.finished:
+        world.producers.marker_comes()
+        world.marker_manager.say(None)
+    assert 1 < len(world.marker_manager.asked) < 10
+    assert codes(answer_of(exchange)) == {("t", 0): InvalidTxnStateError.code}
 
 
 def test_nobody_is_asked_about_nothing() -> None:

@@ -24,10 +24,10 @@ def new_context(
     targets: list[FetchTarget],
     forgotten: list[TargetKey] | None = None,
     uses_ids: bool = False,
-    privileged: bool = False,
+    replica_id: int = -1,
     now: float = 0.0,
 ) -> FetchContext:
-    return sessions.new_context(session_id, epoch, targets, forgotten or [], uses_ids, privileged, now)
+    return sessions.new_context(session_id, epoch, targets, forgotten or [], uses_ids, replica_id, now)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_stale_session_makes_room(sessions: FetchSessionCache) -> None:
 def test_a_follower_goes_before_a_consumer(sessions: FetchSessionCache) -> None:
     for _ in range(2):
         new_context(sessions, 0, 0, [target("a", 0)])
-    assert new_context(sessions, 0, 0, [target("a", 0)], privileged=True).session_id > 0
+    assert new_context(sessions, 0, 0, [target("a", 0)], replica_id=2).session_id > 0
     assert sessions.evicted == 1
 
 

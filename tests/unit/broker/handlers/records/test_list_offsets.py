@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.core.protocol_errors import LeaderNotAvailableError, OffsetNotAvailableError
 from braidlog.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -13,6 +14,7 @@ from braidlog.wire.generated.list_offsets import (
     ListOffsetsTopic,
 )
 from support.data_path import START_MS, DataPath, Peer, batch
+from support.log_kit import as_slice
 
 
 @pytest.fixture
@@ -54,3 +56,21 @@ def test_a_time_inside_an_open_transaction_is_not_there_yet(world: DataPath) -> 
     assert offset(world, -3, committed=False).offset == 1
     world.end(7, 0, commits=True)
     assert offset(world, START_MS + 5, committed=True).offset == 1
+
+
+def test_a_new_leader_does_not_say_what_is_latest_before_it_knows(world: DataPath) -> None:
+    """KIP-207: what the leader before it had committed, and shown, is at most where its epoch began."""
+    world.produce(batch(b"a", b"b", producer_id=3, transactional=False), transactional_id=None)
+    partition = world.partitions[0]
+    log = partition.require_log()
+    log.append_as_leader(as_slice(batch(b"c", producer_id=3, sequence=2, transactional=False)), 0, now_ms=START_MS)
+    log.write_staged()
+    partition.update_leader_and_isr(1, 1, (1, 2), (1, 2))
+    assert (log.high_watermark, log.log_end_offset) == (2, 3)
+    assert offset(world, -1, committed=False).error_code == OffsetNotAvailableError.code
+    assert offset(world, -1, committed=True, version=4).error_code == LeaderNotAvailableError.code
+    assert offset(world, START_MS + 9, committed=False).error_code == OffsetNotAvailableError.code
+    assert offset(world, START_MS, committed=False).offset == 0, "this one stays where it is"
+    assert offset(world, -2, committed=False).offset == 0
+    partition.follower_fetched(partition.remote_replica(2, 1), 3, 0, -1, partition.context.clock.monotonic())
+    assert offset(world, -1, committed=False).offset == 3

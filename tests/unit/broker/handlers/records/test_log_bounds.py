@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from braidlog.broker.handlers.records.log_bounds import TO_HIGH_WATERMARK, DeleteRecordsHandler
 from braidlog.core.protocol_errors import (
     FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     PolicyViolationError,
+    RequestTimedOutError,
     UnknownLeaderEpochError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.replication.partition import Partition, ReplicationContext
 from braidlog.wire.generated.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from braidlog.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -32,13 +36,14 @@ async def produce(broker: AskedBroker, topic: str, count: int) -> None:
         assert answered.partition_responses[0].error_code == 0
 
 
-def deletion(topic: str, offset: int) -> DeleteRecordsRequest:
+def deletion(topic: str, offset: int, timeout_ms: int = 30_000) -> DeleteRecordsRequest:
     partition = DeleteRecordsPartition(partition_index=0, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000)
+    wanted = [DeleteRecordsTopic(name=topic, partitions=[partition])]
+    return DeleteRecordsRequest(topics=wanted, timeout_ms=timeout_ms)
 
 
-async def deleted(broker: AskedBroker, topic: str, offset: int) -> tuple[int, int]:
-    (result,) = (await broker.ask(deletion(topic, offset), 2)).topics
+async def deleted(broker: AskedBroker, topic: str, offset: int, timeout_ms: int = 30_000) -> tuple[int, int]:
+    (result,) = (await broker.ask(deletion(topic, offset, timeout_ms), 2)).topics
     return result.partitions[0].error_code, result.partitions[0].low_watermark
 
 
@@ -84,3 +89,59 @@ def test_a_failure_is_told_for_each_partition() -> None:
     answer = DeleteRecordsHandler.error_response(deletion("t", 1), 2, UnknownServerError())
     (result,) = answer.topics[0].partitions
     assert (result.error_code, result.low_watermark) == (UnknownServerError.code, -1)
+
+
+def led_with_a_follower(broker: AskedBroker) -> Partition:
+    """Broker 2 is in sync, and alive unless the test says otherwise."""
+    partition = broker.parts.registry.require("t", 0)
+    me = partition.broker_id
+    partition.context = ReplicationContext(is_live=lambda other: True)
+    partition.update_leader_and_isr(me, partition.leader_epoch + 1, (me, 2), (me, 2))
+    follow(partition, log_start=0)
+    return partition
+
+
+def follow(partition: Partition, log_start: int) -> None:
+    replica = partition.remote_replica(2, partition.leader_epoch)
+    partition.follower_fetched(
+        replica, partition.require_log().log_end_offset, log_start, -1, partition.context.clock.monotonic()
+    )
+
+
+@on_broker
+async def test_a_deletion_is_answered_when_the_other_replica_made_it(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await produce(broker, "t", 5)
+    partition = led_with_a_follower(broker)
+    asked = asyncio.ensure_future(deleted(broker, "t", 3))
+    while partition.require_log().log_start_offset < 3:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    follow(partition, log_start=2)
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    follow(partition, log_start=3)
+    assert await asked == (0, 3)
+
+
+@on_broker
+async def test_a_deletion_that_a_replica_does_not_make_in_time(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await produce(broker, "t", 5)
+    partition = led_with_a_follower(broker)
+    follow(partition, log_start=1)
+    assert await deleted(broker, "t", 3, timeout_ms=1) == (RequestTimedOutError.code, 1)
+    # One that is dead is not waited for.
+    partition.context.is_live = lambda other: False
+    assert await deleted(broker, "t", 4) == (0, 4)
+
+
+@on_broker
+async def test_a_deletion_ends_with_the_leadership(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await produce(broker, "t", 5)
+    partition = led_with_a_follower(broker)
+    asked = asyncio.ensure_future(deleted(broker, "t", 3))
+    while partition.require_log().log_start_offset < 3:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    partition.update_leader_and_isr(2, partition.leader_epoch + 1, (2,), partition.replicas)
+    assert await asked == (NotLeaderOrFollowerError.code, -1)

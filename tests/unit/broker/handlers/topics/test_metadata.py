@@ -1,25 +1,34 @@
-"""What clients are told of partitions whose data directory failed: as Apache Kafka 3.9.1 did when it was asked."""
+"""What clients are told of partitions whose data directory failed, as by Kafka 3.9.1, and of a cluster yet unknown."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from braidlog.broker.handlers.topics.metadata import TopicDescriber
+from braidlog.broker.auto_topic_creation import AutoTopicCreation
+from braidlog.broker.handlers.topics.metadata import MetadataHandler, TopicDescriber
+from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.server import Server
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage, no_leader
+from braidlog.controller.requests import NewTopic
 from braidlog.core.protocol_errors import (
     NONE,
     LeaderNotAvailableError,
     ListenerNotFoundError,
     ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
 )
 from braidlog.core.types import BrokerId
+from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.topic_metrics import TopicMetrics
-from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.control_requests import broker, led_by
 from support.in_process_server import answer, on_server
 from support.offline_directories import PARTITIONS, lose_a_directory, reported
@@ -88,3 +97,49 @@ def test_metadata_names_no_leader_and_the_offline_replica(tmp_path: Path) -> Non
             assert metadata.topics[0].error_code == NONE
 
     on_server(tmp_path, check, broker_id="1", log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+
+
+# A broker that has just started
+
+
+class Announcement:
+    """The word of a controller, which comes when a test says so."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self._heard = asyncio.Event()
+
+    def come(self) -> None:
+        self.image = ClusterImage(brokers=BROKERS)
+        self._heard.set()
+
+    def asked(self, within_s: float) -> asyncio.Task[MetadataResponse]:
+        """A client's question, on the way to its answer."""
+        cache, creation = cast("MetadataCache", self), cast("AutoTopicCreation", None)
+        handler = MetadataHandler(cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, within_s)
+        exchange = SimpleNamespace(version=12, channel=SimpleNamespace(listener="CLIENTS"))
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+        work = handler.handle(request, cast("Exchange", exchange))
+        assert isinstance(work, Coroutine)
+        return asyncio.create_task(work)
+
+
+def test_a_broker_that_knows_of_nobody_lets_clients_wait_for_the_controller() -> None:
+    async def run() -> None:
+        announcement = Announcement()
+        asked = announcement.asked(within_s=60.0)
+        await asyncio.sleep(0)
+        assert not asked.done()
+        announcement.come()
+        assert [each.node_id for each in (await asked).brokers] == [1]
+
+    asyncio.run(run())
+
+
+def test_clients_do_not_wait_for_ever_for_a_controller() -> None:
+    async def run() -> None:
+        response = await Announcement().asked(within_s=0.01)
+        assert response.brokers == []
+        assert response.topics[0].error_code == UnknownTopicOrPartitionError.code
+
+    asyncio.run(run())

@@ -62,7 +62,11 @@ def test_a_partition_without_producers(world: DataPath) -> None:
 
 def test_what_is_not_here(world: DataPath) -> None:
     assert describe(world, index=9).error_code == UnknownTopicOrPartitionError.code
-    assert describe(world, topic="gone").error_code == UnknownTopicOrPartitionError.code
+    gone = describe(world, topic="gone")
+    assert (gone.error_code, gone.error_message) == (
+        UnknownTopicOrPartitionError.code,
+        "there is no partition 0 of 'gone'",
+    )
     assert describe(world, topic="no/topic").error_code == InvalidTopicError.code
     world.partitions[1].leader = 2
     assert describe(world, index=1).error_code == NotLeaderOrFollowerError.code

@@ -41,13 +41,25 @@ def test_a_send_waits_for_its_topic_and_wakes_the_engine() -> None:
     assert (scene.pending.count, scene.calls) == (1, 1)
     assert not delivery.done()
     assert scene.admit() == ["t"]
-    assert scene.pending.admit(0.0).look_at == 5.0
+    # Metadata has its own deadline, later than this: looking again by time would go on without a pause until then.
+    assert scene.pending.admit(0.0).look_at == NEVER
+    assert scene.pending.admit(9.0).look_at == NEVER
+    assert not delivery.done()
     scene.metadata_wait.appear("t")
     assert scene.admit() == []
     assert scene.pending.count == 0
     assert scene.pending.admit(0.0).look_at == NEVER
     assert scene.values() == [b"1"]
     assert delivery.result(0).partition == 0
+
+
+def test_a_send_whose_time_is_over_before_metadata_has_failed_is_not_looked_at_all_the_time() -> None:
+    scene = LoopHarness()
+    scene.send(b"1")
+    for late in (5.0, 5.05):
+        assert scene.pending.admit(late).look_at == NEVER
+    notify_waiters(scene.pending.fail("t", UnknownTopicOrPartitionError("gone")))
+    assert scene.pending.count == 0
 
 
 def test_later_sends_do_not_overtake_it() -> None:
@@ -71,7 +83,7 @@ def test_memory_that_does_not_get_free_fails_it() -> None:
     scene.metadata_wait.appear("t")
     scene.send(b"x" * 50)
     late = scene.send(b"y" * 50, partition=1)
-    assert scene.admit() == []
+    assert scene.pending.admit(0.0).look_at == 5.0
     assert len(scene.accumulator.pool.waiters) == 1
     scene.clock.advance(5.0)
     scene.admit()

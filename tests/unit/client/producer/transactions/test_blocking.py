@@ -35,7 +35,7 @@ class BlockingHarness:
         self.cluster = FakeCluster()
         self.records = FakeRecords()
         given = {"transactional.id": "tid", "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
-        coordinator = TransactionCoordinatorClient.of(Settings.of(PRODUCER, given), self.cluster, self.cluster.refresh)
+        coordinator = TransactionCoordinatorClient.of(Settings.of(PRODUCER, given), self.cluster)
         self.manager = TransactionManager(
             "tid", self.engine, coordinator, FakeIdentity(), self.records, self.records, lambda: None
         )

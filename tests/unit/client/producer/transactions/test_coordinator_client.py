@@ -18,7 +18,7 @@ from support.transaction_requests import ASKED, ME
 
 
 def coordinator_of(cluster: FakeCluster) -> TransactionCoordinatorClient:
-    return TransactionCoordinatorClient("tid", cluster, cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0))
+    return TransactionCoordinatorClient("tid", cluster, timeout_ms=60_000, pauses_s=(0.0, 0.0))
 
 
 def ask(cluster: FakeCluster, name: str) -> None:
@@ -69,11 +69,18 @@ def test_a_coordinator_is_looked_for_until_it_is_available() -> None:
     assert cluster.finds == ["tid"] * 3
 
 
-def test_a_coordinator_that_metadata_does_not_know_yet() -> None:
+def test_a_coordinator_that_is_long_in_writing_markers_is_asked_on_and_on() -> None:
     cluster = FakeCluster()
-    cluster.known = set()
+    cluster.fail("add partitions", *[errors.ConcurrentTransactionsError.code] * 1100)
+    ask(cluster, "add partitions")
+    assert len(cluster.asked) == 1101
+
+
+def test_a_coordinator_is_called_where_it_was_said_to_be() -> None:
+    """Metadata may not name it yet, or name the place that it has left."""
+    cluster = FakeCluster()
     ask(cluster, "init")
-    assert cluster.known
+    assert cluster.learnt == {1: ("host", 9)}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ CASES = [(name, error, outcome) for name, own in EXPECTED.items() for error, out
 
 
 def coordinator_of(cluster: FakeCluster) -> TransactionCoordinatorClient:
-    return TransactionCoordinatorClient("tid", cluster, cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0))
+    return TransactionCoordinatorClient("tid", cluster, timeout_ms=60_000, pauses_s=(0.0, 0.0))
 
 
 def ask(cluster: FakeCluster, name: str) -> None:

@@ -20,7 +20,7 @@ ME = ProducerIdAndEpoch(7, 0)
 
 
 def coordinator_of(cluster: FakeCluster) -> TransactionCoordinatorClient:
-    return TransactionCoordinatorClient("tid", cluster, cluster.refresh, timeout_ms=60_000, pauses_s=(0.0, 0.0))
+    return TransactionCoordinatorClient("tid", cluster, timeout_ms=60_000, pauses_s=(0.0, 0.0))
 
 
 def test_an_old_broker_is_asked_in_its_own_versions() -> None:

@@ -1,0 +1,1 @@
+"""The APIs of logins and users; what a mechanism says and checks is in `security`."""

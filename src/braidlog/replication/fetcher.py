@@ -1,0 +1,203 @@
+"""What one fetcher asks one leader broker for: the partitions it follows there, and its fetch session (KIP-227). Pure.
+
+    add → truncating → fetching ⇄ delayed           `remove` and a new leader epoch end each of these
+
+    session epoch 0     a full request: every partition is named
+    session epoch n     only those whose position has changed since, and those that are no longer fetched
+
+A request costs what has changed, not what is followed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import Final, NamedTuple
+
+from braidlog.core.ids import ZERO_ID
+from braidlog.core.protocol_errors import NONE, FetchSessionIdNotFoundError
+from braidlog.core.types import TopicPartition
+from braidlog.replication.follower import PartitionFetchState
+
+NO_SESSION: Final = 0
+FULL: Final = 0
+_LAST_EPOCH: Final = 0x7FFFFFFF
+# Of very many partitions, so that neither side is held up: the session gets them over several requests.
+_NAMED_AT_A_TIME: Final = 1000
+# A leader that does not know of its election yet soon does.
+_FIRST_PAUSE_S: Final = 0.05
+
+
+class FetchPlan(NamedTuple):
+    session_id: int
+    epoch: int
+    asked: list[PartitionFetchState]
+    # With the ids they were asked for by.
+    forgotten: dict[TopicPartition, bytes]
+    # The next request is to name others, so that the leader must not hold this one.
+    has_more: bool
+
+
+class Fetcher:
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, PartitionFetchState] = {}
+        self._by_id: dict[tuple[bytes, int], PartitionFetchState] = {}
+        # Those for which it is not known yet from where on to fetch.
+        self._truncating: dict[TopicPartition, PartitionFetchState] = {}
+        # To be named in the next request of a session.
+        self._changed: dict[TopicPartition, PartitionFetchState] = {}
+        self._delayed: list[tuple[float, int, PartitionFetchState]] = []
+        self._numbers = itertools.count()
+        # Topics that came from a controller which gives none.
+        self._without_id = 0
+        self._session_id = NO_SESSION
+        self._epoch = FULL
+        self._uses_ids = False
+        # Whether the leader had room for a session when it was last asked for one.
+        self._gets_sessions = True
+        # What the leader's session has, with topic ids; and what of it is to go.
+        self._in_session: dict[TopicPartition, bytes] = {}
+        self._forgotten: dict[TopicPartition, bytes] = {}
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether all topics can be asked for by their ids."""
+        return self._without_id == 0
+
+    # What is followed
+
+    def add(self, state: PartitionFetchState) -> None:
+        self.remove(state.key)
+        self.partitions[state.key] = state
+        if state.topic_id == ZERO_ID:
+            self._without_id += 1
+        else:
+            self._by_id[state.topic_id, state.key.partition] = state
+        self._truncating[state.key] = state
+
+    def remove(self, key: TopicPartition) -> PartitionFetchState | None:
+        state = self.partitions.pop(key, None)
+        if state is None:
+            return None
+        if state.topic_id == ZERO_ID:
+            self._without_id -= 1
+        else:
+            del self._by_id[state.topic_id, key.partition]
+        self._truncating.pop(key, None)
+        self._leave_session(state)
+        return state
+
+    def find(self, topic: str, topic_id: bytes, index: int) -> PartitionFetchState | None:
+        """What an answer speaks of."""
+        if self._uses_ids:
+            return self._by_id.get((topic_id, index))
+        return self.partitions.get(TopicPartition(topic, index))
+
+    def follows(self, state: PartitionFetchState) -> bool:
+        """Whether it is followed still: role, epoch and log may have changed while the leader was asked."""
+        return self.partitions.get(state.key) is state and state.is_current
+
+    def truncating(self, now: float) -> list[PartitionFetchState]:
+        """Those that may be asked about now."""
+        self._end_delays(now)
+        return [state for state in self._truncating.values() if state.retry_at == 0.0]
+
+    def truncated(self, state: PartitionFetchState) -> None:
+        """From where it fetches may have changed; it is fetched unless it `is_truncating` still."""
+        if self.partitions.get(state.key) is not state:
+            return
+        if state.is_truncating:
+            self._truncating[state.key] = state
+        else:
+            self._truncating.pop(state.key, None)
+            self.moved(state)
+
+    def moved(self, state: PartitionFetchState) -> None:
+        """Its position is another one than the leader was told."""
+        if self.partitions.get(state.key) is state and state.retry_at == 0.0:
+            self._changed[state.key] = state
+
+    # Failures
+
+    def delay(self, state: PartitionFetchState, now: float, longest_s: float, *, briefly: bool = False) -> None:
+        """Leave it alone for `longest_s`; `briefly` for less at first, where it is likely to be well soon."""
+        if self.partitions.get(state.key) is not state:
+            return
+        pause = min(longest_s, _FIRST_PAUSE_S * 2.0 ** min(state.failures, 10)) if briefly else longest_s
+        state.failures += 1
+        state.retry_at = now + max(pause, 0.001)
+        heapq.heappush(self._delayed, (state.retry_at, next(self._numbers), state))
+        self._leave_session(state)
+
+    def _end_delays(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            at, _, state = heapq.heappop(self._delayed)
+            if self.partitions.get(state.key) is state and state.retry_at == at:
+                state.retry_at = 0.0
+                if not state.is_truncating:
+                    self._changed[state.key] = state
+
+    @property
+    def retries_at(self) -> float | None:
+        """When the next delay ends."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def _leave_session(self, state: PartitionFetchState) -> None:
+        self._changed.pop(state.key, None)
+        topic_id = self._in_session.pop(state.key, None)
+        if topic_id is not None:
+            self._forgotten[state.key] = topic_id
+
+    # The session
+
+    def next_request(self, now: float, *, uses_ids: bool) -> FetchPlan | None:
+        """None while there is nothing to ask for."""
+        self._end_delays(now)
+        if uses_ids != self._uses_ids:
+            # A session names topics either by name or by id.
+            self._uses_ids = uses_ids
+            self._epoch = FULL
+        if self._epoch == FULL:
+            fetched = [each for each in self.partitions.values() if not each.is_truncating and each.retry_at == 0.0]
+            self._changed = {each.key: each for each in fetched}
+            self._in_session = {}
+            self._forgotten = {}
+        # Without a session each request has to name them all.
+        most = len(self._changed) if self._epoch == FULL and not self._gets_sessions else _NAMED_AT_A_TIME
+        asked: list[PartitionFetchState] = []
+        for state in list(itertools.islice(self._changed.values(), most)):
+            del self._changed[state.key]
+            if not state.is_current:
+                continue
+            asked.append(state)
+            self._in_session[state.key] = state.topic_id
+            if self._forgotten.get(state.key) == state.topic_id:
+                del self._forgotten[state.key]
+        if not self._in_session:
+            self._epoch = FULL
+            return None
+        forgotten, self._forgotten = self._forgotten, {}
+        return FetchPlan(self._session_id, self._epoch, asked, forgotten, bool(self._changed))
+
+    def on_response(self, error_code: int, session_id: int) -> None:
+        """What the leader made of the last request."""
+        if error_code != NONE:
+            # One that the leader lost cannot be closed; any other is, by the full request that follows.
+            if error_code == FetchSessionIdNotFoundError.code:
+                self._session_id = NO_SESSION
+            self._epoch = FULL
+        elif session_id == NO_SESSION:
+            # The leader has no room for a session, or gave this one up but answered what was asked.
+            self._session_id = NO_SESSION
+            self._gets_sessions = self._epoch != FULL
+            self._epoch = FULL
+        elif self._epoch == FULL:
+            self._session_id = session_id
+            self._gets_sessions = True
+            self._epoch = 1
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+
+    def on_no_response(self) -> None:
+        """Whether the leader took the request is not known, so the next one starts over."""
+        self._epoch = FULL

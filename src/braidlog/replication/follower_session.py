@@ -1,0 +1,103 @@
+"""What the fetches of one follower have in common: a fetch visits what changed since the last, never every partition.
+
+A target is dirty as long as its follower lacks something of it: records, the high watermark, the log start, or an
+answer other than an error. Only an append, or a new leader epoch, wakes a fetch that waits; a high watermark goes along
+with the next answer. What is not dirty its follower has whole, as of the last fetch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from braidlog.replication.delayed_operation import DelayedOperation
+from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica
+
+if TYPE_CHECKING:
+    from braidlog.replication.partition import Partition
+
+
+class FollowerSession:
+    def __init__(self, replica_id: int) -> None:
+        self.replica_id = replica_id
+        # Of the registration that the last fetch came from.
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.last_fetch_s = NEVER
+        # Those that were served go last, so that a size limit starves none of the others.
+        self.dirty: dict[FollowerTarget, None] = {}
+        # The fetch that waits for an append.
+        self.parked: DelayedOperation | None = None
+        # Whether anything was appended since the fetch that is being read began.
+        self.grown = False
+
+    def served(self, target: FollowerTarget) -> None:
+        if target in self.dirty:
+            del self.dirty[target]
+            self.dirty[target] = None
+
+    def wake(self) -> None:
+        self.grown = True
+        parked = self.parked
+        if parked is not None:
+            parked.wake()
+
+
+class FollowerTarget:
+    """One partition in a follower's session; `FetchTarget` is one, also for consumers, who have no session here."""
+
+    __slots__ = ("dirty", "follower", "partition", "replica")
+
+    def __init__(self) -> None:
+        self.follower: FollowerSession | None = None
+        # Set while the partition tells this target of changes.
+        self.partition: Partition | None = None
+        self.replica: RemoteReplica | None = None
+        self.dirty = False
+
+    def link(self, partition: Partition, replica: RemoteReplica) -> None:
+        self.replica = replica
+        if self.partition is not partition:
+            self.unlink()
+            self.partition = partition
+            partition.followers.append(self)
+
+    def unlink(self) -> None:
+        partition = self.partition
+        if partition is not None:
+            self.partition = None
+            partition.followers.remove(self)
+
+    def leave(self) -> None:
+        """The session, or the fetch that had none, does not want it any more."""
+        self.unlink()
+        follower = self.follower
+        if follower is not None:
+            self.follower = None
+            self.dirty = False
+            follower.dirty.pop(self, None)
+
+    def mark(self) -> None:
+        """The follower is to be told something with its next answer."""
+        follower = self.follower
+        if not self.dirty and follower is not None:
+            self.dirty = True
+            follower.dirty[self] = None
+
+    def appended(self, size: int) -> None:
+        follower = self.follower
+        if follower is None:
+            return
+        if not self.dirty:
+            # It had everything up to here.
+            if self.replica is not None:
+                self.replica.fetched_nothing(follower.last_fetch_s)
+            self.mark()
+        follower.grown = True
+        parked = follower.parked
+        if parked is not None:
+            parked.grown(size)
+
+    def wake(self) -> None:
+        """Its answer is another one now."""
+        self.mark()
+        if self.follower is not None:
+            self.follower.wake()

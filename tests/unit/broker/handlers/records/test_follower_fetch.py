@@ -1,0 +1,490 @@
+"""Fetches of followers, and the produces with acks=all that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braidlog.config.log_settings import LogSettings
+from braidlog.core.protocol_errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    RequestTimedOutError,
+    UnknownLeaderEpochError,
+)
+from braidlog.core.slices import ByteSlice
+from braidlog.replication.partition import Partition, ReplicationContext
+from braidlog.wire.generated.api_keys import ApiKey
+from braidlog.wire.generated.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse
+from support.data_path import TOPIC, TOPIC_ID, DataPath, Peer, batch, produce_request
+
+EPOCH = 1
+
+
+class Led(DataPath):
+    """Broker 1 leads both partitions in epoch 1; 2 and 3 have replicas."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, LogSettings(min_insync_replicas=2))
+        self.proposals: list[Partition] = []
+        for partition in self.partitions:
+            self.lead(partition)
+
+    def lead(self, partition: Partition, epoch: int = EPOCH, isr: tuple[int, ...] = (1, 2)) -> None:
+        partition.context = ReplicationContext(self.clock, 10.0, propose_isr=self.proposals.append)
+        partition.update_leader_and_isr(1, epoch, isr, (1, 2, 3))
+
+
+class Follower:
+    """A broker that fetches, with a session unless told otherwise."""
+
+    def __init__(self, world: Led, replica_id: int = 2, *, version: int = 17, session: bool = True) -> None:
+        self._world = world
+        self.peer = Peer(world)
+        self.replica_id = replica_id
+        self._version = version
+        self.session_id = 0
+        self._session_epoch = 0 if session else -1
+        self.broker_epoch = 5
+
+    def ask(
+        self,
+        offsets: dict[int, int],
+        *,
+        epoch: int = EPOCH,
+        last_epoch: int = -1,
+        forgotten: tuple[int, ...] = (),
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 500,
+    ) -> None:
+        by_id = self._version >= 13
+        partitions = [
+            FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                current_leader_epoch=epoch,
+                last_fetched_epoch=last_epoch,
+                log_start_offset=0,
+                partition_max_bytes=1 << 20,
+            )
+            for index, offset in offsets.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_id=self.session_id,
+            session_epoch=self._session_epoch,
+            topics=[FetchTopic(topic="" if by_id else TOPIC, topic_id=TOPIC_ID, partitions=partitions)]
+            if partitions
+            else [],
+            forgotten_topics_data=[
+                ForgottenTopic(topic="" if by_id else TOPIC, topic_id=TOPIC_ID, partitions=list(forgotten))
+            ]
+            if forgotten
+            else [],
+        )
+        if self._version >= 15:
+            request.replica_state = ReplicaState(replica_id=self.replica_id, replica_epoch=self.broker_epoch)
+        else:
+            request.replica_id = self.replica_id
+        self.peer.ask(ApiKey.FETCH, self._version, request)
+        self._world.steps.run()
+
+    @property
+    def waits(self) -> bool:
+        return not self.peer.answers
+
+    def answer(self) -> dict[int, PartitionData]:
+        response = self.peer.answers.popleft()
+        assert isinstance(response, FetchResponse)
+        assert response.error_code == 0
+        if self._session_epoch >= 0:
+            self.session_id = response.session_id
+            self._session_epoch += 1
+        return {data.partition_index: data for topic in response.responses for data in topic.partitions}
+
+    def fetch(
+        self, offsets: dict[int, int], *, epoch: int = EPOCH, last_epoch: int = -1, max_bytes: int = 1 << 20
+    ) -> dict[int, PartitionData]:
+        """Without waiting."""
+        self.ask(offsets, epoch=epoch, last_epoch=last_epoch, max_bytes=max_bytes, wait_ms=0)
+        return self.answer()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Led]:
+    made = Led(tmp_path)
+    yield made
+    made.close()
+
+
+class Producer:
+    def __init__(self, world: Led) -> None:
+        self._world = world
+        self.peer = Peer(world)
+
+    def send(self, *values: bytes, to: tuple[int, ...] = (0,), acks: int = -1) -> None:
+        plain = batch(*values, producer_id=-1, epoch=-1, sequence=-1, transactional=False)
+        self.peer.ask(ApiKey.PRODUCE, 11, produce_request(dict.fromkeys(to, plain), None, acks))
+        self._world.steps.run()
+
+    @property
+    def waits(self) -> bool:
+        return not self.peer.answers
+
+    def answers(self) -> list[PartitionProduceResponse]:
+        response = self.peer.answers.popleft()
+        assert isinstance(response, ProduceResponse)
+        return response.responses[0].partition_responses
+
+    def errors(self) -> list[int]:
+        return [each.error_code for each in self.answers()]
+
+
+def size(data: PartitionData) -> int:
+    records = data.records
+    return records.size if isinstance(records, ByteSlice) else 0
+
+
+def test_acks_all_is_answered_when_the_in_sync_follower_has_the_records(world: Led) -> None:
+    producer, follower = Producer(world), Follower(world)
+    assert follower.fetch({0: 0, 1: 0}).keys() == {0, 1}
+    follower.ask({})
+    assert follower.waits
+    producer.send(b"a", b"b")
+    assert producer.waits
+    # The write alone woke the follower, with what is not committed yet.
+    (sent,) = follower.answer().values()
+    assert (sent.partition_index, sent.high_watermark, size(sent) > 0) == (0, 0, True)
+    follower.ask({0: 2})
+    assert producer.errors() == [0]
+    assert world.log().high_watermark == 2
+    assert follower.waits, "a high watermark wakes no follower"
+    world.steps.wait()
+    (told,) = follower.answer().values()
+    assert (told.partition_index, told.high_watermark, size(told)) == (0, 2, 0)
+
+
+def test_a_follower_is_told_of_a_log_start_that_moved_though_nothing_is_appended(world: Led) -> None:
+    producer, follower = Producer(world), Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    producer.send(b"a", acks=1)
+    follower.fetch({})
+    follower.fetch({0: 1})
+    assert follower.fetch({}) == {}
+    log = world.log()
+    log.roll()
+    log.delete_segments(1)
+    world.partitions[0].log_start_moved()
+    (told,) = follower.fetch({}).values()
+    assert (told.partition_index, told.log_start_offset) == (0, 1)
+    assert follower.fetch({}) == {}
+
+
+def test_the_answer_to_a_fetch_carries_the_high_watermark_that_it_moved(world: Led) -> None:
+    Producer(world).send(b"a", b"b", acks=1)
+    assert world.log().high_watermark == 0
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    Producer(world).send(b"c", acks=1)
+    (sent,) = follower.fetch({0: 2}).values()
+    assert (sent.high_watermark, size(sent) > 0) == (2, True)
+
+
+def test_several_produces_of_one_connection_wait_together_and_are_answered_in_order(world: Led) -> None:
+    producer, follower = Producer(world), Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    for text in (b"a", b"b", b"c"):
+        producer.send(text)
+    follower.fetch({})
+    follower.ask({0: 2})
+    assert [each.base_offset for each in producer.answers()] == [0]
+    assert [each.base_offset for each in producer.answers()] == [1]
+    assert producer.waits
+    follower.answer()
+    follower.ask({0: 3})
+    assert [each.base_offset for each in producer.answers()] == [2]
+
+
+def test_a_produce_to_two_partitions_waits_for_both(world: Led) -> None:
+    producer, follower = Producer(world), Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    producer.send(b"a", to=(0, 1))
+    assert follower.fetch({}).keys() == {0, 1}
+    follower.ask({0: 1})
+    assert producer.waits
+    follower.answer()
+    follower.ask({1: 1})
+    assert producer.errors() == [0, 0]
+
+
+def test_a_produce_whose_time_is_over_is_told_so_and_the_records_stay(world: Led) -> None:
+    producer, follower = Producer(world), Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    producer.send(b"a")
+    world.clock.advance(0.9)
+    world.produce_timers.wait()
+    assert producer.waits
+    world.clock.advance(0.2)
+    world.produce_timers.wait()
+    world.steps.run()
+    (late,) = producer.answers()
+    assert (late.error_code, late.base_offset) == (RequestTimedOutError.code, 0)
+    assert not world.partitions[0].waits
+    follower.fetch({})
+    follower.ask({0: 1})
+    assert world.log().high_watermark == 1
+
+
+def test_a_leader_that_is_replaced_tells_who_waits_and_names_the_next(world: Led) -> None:
+    producer = Producer(world)
+    producer.send(b"a")
+    world.partitions[0].update_leader_and_isr(3, 2, (3,), (1, 2, 3))
+    world.steps.run()
+    (refused,) = producer.answers()
+    assert refused.error_code == NotLeaderOrFollowerError.code
+    assert refused.current_leader is not None
+    assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (3, 2)
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(world: Led) -> None:
+    world.lead(world.partitions[0], 2, (1,))
+    producer = Producer(world)
+    producer.send(b"a")
+    assert producer.errors() == [NotEnoughReplicasError.code]
+    assert world.log().log_end_offset == 0
+    producer.send(b"a", acks=1)
+    assert producer.errors() == [0]
+    assert (world.log().log_end_offset, world.log().high_watermark) == (1, 0)
+
+
+def test_one_answer_has_what_a_whole_round_wrote(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    follower.ask({})
+    Producer(world).send(b"a", to=(0, 1))
+    assert follower.answer().keys() == {0, 1}
+
+
+def test_a_fetch_visits_what_it_names_and_what_changed(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    first, second = (partition.followers[0] for partition in world.partitions)
+    session = first.follower
+    assert session is not None
+    assert not session.dirty, "both have everything"
+    Producer(world).send(b"a", acks=1)
+    assert list(session.dirty) == [first]
+    assert follower.fetch({}).keys() == {0}
+    Producer(world).send(b"b", to=(1,), acks=1)
+    assert follower.fetch({0: 1}).keys() == {0, 1}, "0 has another high watermark"
+    assert list(session.dirty) == [second]
+
+
+def test_what_does_not_fit_is_sent_with_the_next_answer(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    Producer(world).send(b"a", to=(0, 1), acks=1)
+    (sent,) = follower.fetch({}, max_bytes=1).values()
+    assert sent.partition_index == 0
+    (sent,) = follower.fetch({}, max_bytes=1).values()
+    assert sent.partition_index == 1, "who was served goes last"
+    (sent,) = follower.fetch({}, max_bytes=1).values()
+    assert sent.partition_index == 0, "it did not say that it has it"
+
+
+def test_partitions_that_a_session_forgets_are_watched_no_more(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    follower.ask({}, forgotten=(1,))
+    assert [len(partition.followers) for partition in world.partitions] == [1, 0]
+    world.steps.wait()
+    follower.answer()
+    follower.ask({}, forgotten=(0,))
+    assert follower.answer() == {}, "nothing is left to wait for"
+    assert world.partitions[0].followers == []
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_follower_without_a_session_is_woken_and_then_forgotten(world: Led, version: int) -> None:
+    follower = Follower(world, session=False, version=version)
+    follower.ask({0: 0, 1: 0})
+    assert follower.waits
+    Producer(world).send(b"a", acks=1)
+    sent = follower.answer()
+    assert [size(sent[index]) > 0 for index in (0, 1)] == [True, False]
+    assert [partition.followers for partition in world.partitions] == [[], []]
+
+
+def test_a_follower_that_hangs_up_is_forgotten(world: Led) -> None:
+    follower = Follower(world, session=False)
+    follower.ask({0: 0})
+    follower.peer.close("gone")
+    assert world.partitions[0].followers == []
+    with_session = Follower(world)
+    with_session.fetch({0: 0})
+    with_session.ask({})
+    with_session.peer.close("gone")
+    Producer(world).send(b"a", acks=1)
+    assert with_session.waits
+
+
+def test_a_new_leader_epoch_wakes_and_refuses_the_old_one(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    follower.ask({})
+    world.lead(world.partitions[0], 2)
+    world.steps.run()
+    (refused,) = follower.answer().values()
+    assert (refused.partition_index, refused.error_code) == (0, FencedLeaderEpochError.code)
+    (again,) = follower.fetch({0: 0}, epoch=2).values()
+    assert again.error_code == 0
+
+
+def test_a_log_that_went_another_way_is_told_where_and_moves_nothing(world: Led) -> None:
+    Producer(world).send(b"a", b"b", acks=1)
+    world.lead(world.partitions[0], 5)
+    follower = Follower(world)
+    (sent,) = follower.fetch({0: 9}, epoch=5, last_epoch=3).values()
+    assert sent.diverging_epoch is not None
+    assert (sent.diverging_epoch.epoch, sent.diverging_epoch.end_offset) == (1, 2)
+    progress = world.partitions[0].progress
+    assert progress is not None
+    assert progress.remotes[2].log_end_offset == -1
+    (sent,) = follower.fetch({0: 9}, epoch=5).values()
+    assert sent.error_code == OffsetOutOfRangeError.code
+    assert progress.remotes[2].log_end_offset == -1
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "error"), [(17, EPOCH, UnknownLeaderEpochError), (8, -1, NotLeaderOrFollowerError)]
+)
+def test_who_is_no_replica_is_refused(world: Led, version: int, epoch: int, error: type[ProtocolError]) -> None:
+    (sent,) = Follower(world, 9, version=version).fetch({0: 0}, epoch=epoch).values()
+    assert sent.error_code == error.code
+
+
+def test_an_earlier_registration_is_fenced(world: Led) -> None:
+    Follower(world).fetch({0: 0, 1: 0})
+    zombie = Follower(world)
+    zombie.broker_epoch = 4
+    assert {each.error_code for each in zombie.fetch({0: 0, 1: 0}).values()} == {NotLeaderOrFollowerError.code}
+
+
+def test_a_replica_that_has_caught_up_is_proposed(world: Led) -> None:
+    Follower(world, 3).fetch({0: 0})
+    assert world.proposals == [world.partitions[0]]
+    progress = world.partitions[0].progress
+    assert progress is not None
+    assert progress.proposed == (1, 2, 3)
+
+
+def test_a_new_registration_is_known_to_idle_partitions_too(world: Led) -> None:
+    """Nothing is appended, and nothing of them is named; the session goes on over the new registration."""
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    follower.broker_epoch = 6
+    follower.fetch({})
+    for partition in world.partitions:
+        assert partition.progress is not None
+        assert partition.progress.remotes[2].broker_epoch == 6
+    follower.fetch({})
+    assert not any(target.dirty for partition in world.partitions for target in partition.followers)
+
+
+def test_an_idle_session_keeps_its_partitions_in_sync(world: Led) -> None:
+    """Nothing of a partition is visited for long; then there is an append."""
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    for _ in range(5):
+        world.clock.advance(9)
+        follower.ask({})
+        world.steps.wait()
+        follower.answer()
+    Producer(world).send(b"a", acks=1)
+    world.partitions[0].check_isr()
+    assert world.proposals == []
+    world.clock.advance(10.1)
+    world.partitions[0].check_isr()
+    assert world.proposals == [world.partitions[0]]
+
+
+def test_sessions_of_others_are_not_for_this_replica(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0})
+    other = Follower(world, 3)
+    other.session_id, other._session_epoch = follower.session_id, 1
+    other.ask({})
+    response = other.peer.answers.popleft()
+    assert isinstance(response, FetchResponse)
+    assert response.error_code == 70
+
+
+# Consumers that read from followers (KIP-392)
+
+
+def consume(world: Led, offset: int, *, rack: str = "", version: int = 12, epoch: int = -1) -> PartitionData:
+    partition = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+    )
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        rack_id=rack,
+        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+    )
+    peer = Peer(world)
+    peer.ask(ApiKey.FETCH, version, request)
+    world.steps.run()
+    if not peer.answers:
+        world.steps.wait()
+    response = peer.answers.popleft()
+    assert isinstance(response, FetchResponse)
+    return response.responses[0].partitions[0]
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(world: Led) -> None:
+    follower = Follower(world)
+    Producer(world).send(b"a", acks=1)
+    follower.fetch({0: 1, 1: 0})
+    world.fetch_handler.reader.rack_of = {1: "here", 2: "there"}.get
+    sent = consume(world, 0, rack="there")
+    assert (sent.error_code, sent.preferred_read_replica, size(sent)) == (0, 2, 0)
+    stays = consume(world, 0, rack="here")
+    assert (stays.preferred_read_replica, size(stays) > 0) == (-1, True)
+    assert consume(world, 0).preferred_read_replica == -1
+
+
+def test_a_follower_shows_what_is_committed_as_far_as_it_knows(world: Led) -> None:
+    partition = world.partitions[0]
+    Producer(world).send(b"a", acks=1)
+    Producer(world).send(b"b", acks=1)
+    partition.update_leader_and_isr(2, 7, (2,), (1, 2, 3))
+    assert size(consume(world, 0)) == 0
+    log = partition.log
+    assert log is not None
+    log.advance_high_watermark(1)
+    shown = consume(world, 0, epoch=7)
+    assert (shown.error_code, shown.high_watermark, size(shown) > 0) == (0, 1, True)
+    assert size(consume(world, 1)) == 0
+    assert consume(world, 0, epoch=6).error_code == FencedLeaderEpochError.code
+    assert consume(world, 0, version=10).error_code == NotLeaderOrFollowerError.code, "it would not find back"
+    partition.stop()
+    assert consume(world, 0).error_code == NotLeaderOrFollowerError.code
