@@ -19,12 +19,16 @@ from bench import machine, programs, report
 from bench.measures import BEFORE, BRAIDLOG, KAFKA, Verdict
 from bench.scenarios import (
     cluster,
+    coordinators,
     fairness,
     groups,
     latency,
     lifetime,
     perftest,
+    replication,
+    replication_costs,
     scale,
+    security,
     small_requests,
     throughput,
     transactions,
@@ -39,8 +43,12 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "memory": lifetime.measure_memory,
     "scale": scale.measure,
     "groups": groups.measure,
+    "security": security.measure,
     "fairness": fairness.measure,
     "cluster": cluster.measure,
+    "coordinators": coordinators.measure,
+    "replication_costs": replication_costs.measure,
+    "replication": replication.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -48,9 +56,11 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }
-ALL = (*list(SCENARIOS)[:6], *THROUGHPUT, *list(SCENARIOS)[6:])
-# Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own.
-ASKED_FOR = ("fairness", "cluster")
+ALL = (*list(SCENARIOS)[:10], *THROUGHPUT, *list(SCENARIOS)[10:])
+# Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
+# security brokers with other listeners.
+CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
+ASKED_FOR = ("security", "fairness", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 
@@ -60,7 +70,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default=",".join(DEFAULT),
-        help=f"comma-separated, of {', '.join(ALL)} (default: all but {' and '.join(ASKED_FOR)})",
+        help=f"comma-separated, of {', '.join(ALL)} (default: all but {', '.join(ASKED_FOR)})",
     )
     parser.add_argument("--rounds", type=int, help="rounds per row (default 5, quick 2)")
     parser.add_argument(
@@ -141,6 +151,12 @@ def measure_all(session: Session, only: list[str]) -> list[str]:
 def result_of(session: Session, failures: list[str], seconds: float) -> dict[str, Any]:
     plan = session.plan
     compiled = any((Path(__file__).parents[1] / "src" / "braidlog").rglob("*.so"))
+    peer: dict[str, str] = {}
+    if KAFKA in session.names:
+        mode = f"KRaft combined mode (ZooKeeper mode in {' and '.join(CLUSTERS)})"
+        peer = {"Kafka": f"3.9.1, {mode}, {' '.join(BROKER_JVM[:4])}"}
+    elif plan.checkout is not None:
+        peer = {"before": f"{machine.commit(plan.checkout)}, compiled"}
     return {
         "format": 1,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -149,8 +165,8 @@ def result_of(session: Session, failures: list[str], seconds: float) -> dict[str
             "run": f"{'quick' if plan.quick else 'full'}, {plan.rounds} rounds, {seconds / 60:.0f} minutes, "
             f"{time.strftime('%Y-%m-%d', time.gmtime())}",
             "braidlog": "compiled" if compiled and not os.environ.get("BRAIDLOG_PURE") else "pure Python",
-            "Kafka": f"3.9.1, KRaft combined mode, {' '.join(BROKER_JVM[:4])}",
-            "acks": "all (one replica)",
+            **peer,
+            "acks": "all (one replica, but three where replication is measured)",
             "cold reader": f"{plan.cold_bytes / 1e9:.0f} GB",
         },
         "notes": session.notes,

@@ -35,6 +35,8 @@ class Broker(Protocol):
     port: int
     born: float  # when the process began, on the boot-time clock
     start_seconds: float
+    settings: dict[str, str]
+    port_of_settings: int
 
     @property
     def pid(self) -> int: ...
@@ -57,6 +59,8 @@ class _Lifetime:
         self.data = data
         self.settings = {**COMMON_SETTINGS, **(settings or {})}
         self.port = 0
+        # Where the settings name the address of the first listener themselves.
+        self.port_of_settings = 0
         self.born = 0.0
         self.start_seconds = 0.0
         self._process: LoggedProcess | None = None
@@ -69,7 +73,7 @@ class _Lifetime:
 
     def start(self) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.port = self.port_of_settings or free_port()
         give_up = threading.Event()
         with ThreadPoolExecutor(1) as prober:
             answered = prober.submit(wait_for_answer, self.port, give_up)

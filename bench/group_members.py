@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Sequence
-from typing import Final, Self
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Self
 
 from bench.requests import TIMEOUT_S, Reply, RequestFailed, text
 
 OFFSET_COMMIT = 8
 FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
+# The kinds of keys that a coordinator is found by.
+GROUP, TRANSACTION = 0, 1
 NONE: Final = 0
 # What a client answers by asking the same again, a little later.
 NOT_YET: Final = {14: "loading", 15: "no coordinator yet", 16: "not the coordinator"}
@@ -22,6 +24,7 @@ RETRY_S: Final = 0.02
 SESSION_MS: Final = 30_000
 REBALANCE_MS: Final = 60_000
 HEARTBEAT_S: Final = 0.5
+KEYS_TRIED: Final = 10_000
 
 
 def _bytes(value: bytes) -> bytes:
@@ -29,6 +32,13 @@ def _bytes(value: bytes) -> bytes:
 
 
 _NULL_TEXT: Final = struct.pack(">h", -1)
+
+
+class Joins(NamedTuple):
+    """How many members were given an assignment, in how long."""
+
+    members: int
+    seconds: float
 
 
 class Connection:
@@ -53,14 +63,17 @@ class Connection:
             raise RequestFailed("a reply carried the wrong correlation id")
         return reply
 
-    async def find_coordinator(self, group: str) -> None:
-        """Until the coordinator serves; there is one broker, so it is known where it is."""
+    async def find_coordinator(self, key: str, kind: int = GROUP) -> int:
+        """Asks until there is one; gives its port."""
         while True:
-            reply = await self.ask(FIND_COORDINATOR, 1, text(group) + b"\x00")
+            reply = await self.ask(FIND_COORDINATOR, 1, text(key) + struct.pack(">b", kind))
             reply.number("i")  # throttle time
             code = reply.number("h")
+            reply.text()  # error message
             if code == NONE:
-                return
+                reply.number("i")  # broker id
+                reply.text()  # host
+                return reply.number("i")
             if code not in NOT_YET:
                 raise RequestFailed(f"FindCoordinator answered with error code {code}")
             await asyncio.sleep(RETRY_S)
@@ -80,15 +93,30 @@ class Member:
         self.generation = -1
         self.size = 0
         self.assigned = b""
+        self._joins = 0
 
     async def join(self) -> None:
         """Through as many rounds as it takes to have an assignment."""
         while not await self._sync(await self._join()):
             pass
 
+    async def rejoin(self) -> None:
+        """Join with other metadata than before, so that the whole group rebalances."""
+        self._joins += 1
+        await self.join()
+
+    async def leave(self) -> None:
+        """The next join is that of a new member."""
+        reply = await self._connection.ask(LEAVE_GROUP, 2, text(self.group) + text(self.member_id))
+        reply.number("i")  # throttle time
+        code = reply.number("h")
+        if code != NONE:
+            raise RequestFailed(f"LeaveGroup answered with error code {code}")
+        self.member_id = ""
+
     async def _join(self) -> list[str]:
         """The members, where this one leads them; else nobody."""
-        metadata = struct.pack(">hi", 0, 1) + text("bench") + struct.pack(">i", -1)
+        metadata = struct.pack(">hi", 0, 1) + text("bench") + _bytes(struct.pack(">i", self._joins))
         while True:
             body = text(self.group) + struct.pack(">ii", SESSION_MS, REBALANCE_MS) + text(self.member_id) + _NULL_TEXT
             body += text("consumer") + struct.pack(">i", 1) + text("range") + _bytes(metadata)
@@ -146,6 +174,9 @@ class Member:
         if code != NONE:
             raise RequestFailed(f"OffsetCommit answered with error code {code}")
 
+    async def close(self) -> None:
+        await self._connection.close()
+
     async def is_current(self) -> bool:
         """A heartbeat: false where the group rebalances."""
         reply = await self._connection.ask(HEARTBEAT, 3, self._identity())
@@ -172,16 +203,21 @@ async def _stay(member: Member, wanted: int, settled: asyncio.Event, here: list[
                 await member.join()
 
 
+async def settle(members: list[Member]) -> None:
+    """Until all of them, which come at once, are in one generation of their group."""
+    settled = asyncio.Event()
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        for member in members:
+            tasks.create_task(_stay(member, len(members), settled, members))
+
+
 async def one_group(port: int, count: int) -> float:
     """Seconds until `count` members that come at once are in one generation, each with a share of its own."""
     connections = [await Connection.open(port) for _ in range(count)]
     await connections[0].find_coordinator("crowd")
     members = [Member(connection, "crowd") for connection in connections]
-    settled = asyncio.Event()
     began = time.monotonic()
-    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
-        for member in members:
-            tasks.create_task(_stay(member, count, settled, members))
+    await settle(members)
     seconds = time.monotonic() - began
     if len({member.assigned for member in members}) != count:
         raise RequestFailed("two members were given the same share")
@@ -241,3 +277,65 @@ async def rates(port: int, count: int, seconds: float) -> tuple[float, float]:
     for connection in connections:
         await connection.close()
     return found[0], found[1]
+
+
+async def spread(ports: Sequence[int], kind: int, each: int) -> list[list[str]]:
+    """For every broker, by its port, `each` keys whose coordinator it is."""
+    found: dict[int, list[str]] = {port: [] for port in ports}
+    connection = await Connection.open(ports[0])
+    for number in range(KEYS_TRIED):
+        key = f"key-{number}"
+        keys = found[await connection.find_coordinator(key, kind)]
+        if len(keys) < each:
+            keys.append(key)
+        if all(len(keys) == each for keys in found.values()):
+            await connection.close()
+            return list(found.values())
+    raise RequestFailed(f"of {KEYS_TRIED} keys the brokers coordinate {[len(keys) for keys in found.values()]}")
+
+
+async def come_and_go(groups: Sequence[tuple[int, str]], seconds: float) -> Joins:
+    """Each group, given with its coordinator's port, has one member that joins, syncs and leaves, again and again."""
+    members = [Member(await Connection.open(port), group) for port, group in groups]
+
+    async def repeat(member: Member, until: float) -> int:
+        done = 0
+        while time.monotonic() < until:
+            await member.join()
+            await member.leave()
+            done += 1
+        return done
+
+    began = time.monotonic()
+    async with asyncio.timeout(seconds + TIMEOUT_S):
+        done = sum(await asyncio.gather(*(repeat(member, began + seconds) for member in members)))
+    joins = Joins(done, time.monotonic() - began)
+    for member in members:
+        await member.close()
+    return joins
+
+
+async def rebalances(groups: Sequence[tuple[int, str]], size: int, before: Callable[[], None], seconds: float) -> Joins:
+    """Groups of `size` members that all join again, and again; `before` is called once all of them are there."""
+    crowds = [[Member(await Connection.open(port), group) for _ in range(size)] for port, group in groups]
+    await asyncio.gather(*(settle(members) for members in crowds))
+
+    async def repeat(members: list[Member], until: float) -> int:
+        done = 0
+        while time.monotonic() < until:
+            await asyncio.gather(*(member.rejoin() for member in members))
+            if {(member.generation, member.size) for member in members} != {(members[0].generation, size)}:
+                raise RequestFailed(f"the members of {members[0].group} are not in one generation")
+            done += size
+        return done
+
+    before()
+    began = time.monotonic()
+    async with asyncio.timeout(seconds + TIMEOUT_S):
+        done = sum(await asyncio.gather(*(repeat(members, began + seconds) for members in crowds)))
+    joins = Joins(done, time.monotonic() - began)
+    for members in crowds:
+        for member in members:
+            await member.leave()
+            await member.close()
+    return joins

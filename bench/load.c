@@ -31,6 +31,16 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     char problem[256];
     set(conf, "bootstrap.servers", option("brokers", "127.0.0.1:9092"));
     set(conf, "socket.nagle.disable", "true");
+    /* name=value, a line each: what else a client needs to be let in. */
+    char *lines = strdup(option("properties", ""));
+    for (char *line = strtok(lines, "\n"); line; line = strtok(NULL, "\n")) {
+        char *equals = strchr(line, '=');
+        if (!equals)
+            die("properties: %s is not name=value", line);
+        *equals = 0;
+        set(conf, line, equals + 1);
+    }
+    free(lines);
     rd_kafka_t *client = rd_kafka_new(type, conf, problem, sizeof problem);
     if (!client)
         die("librdkafka: %s", problem);

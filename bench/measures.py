@@ -27,7 +27,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Measure:
-    """One row: a value per round for each broker. `target` bounds the ratio braidlog / peer."""
+    """One row: a value per round for each broker. `target` bounds the ratio braidlog / peer, `limit` our value."""
 
     group: str
     name: str
@@ -35,6 +35,7 @@ class Measure:
     better: Better
     target: float | None = None
     values: dict[str, list[float]] = field(default_factory=dict)
+    limit: float | None = None
 
     def add(self, broker: str, value: float) -> None:
         self.values.setdefault(broker, []).append(value)
@@ -65,12 +66,12 @@ class Measure:
         return (min(ratios), max(ratios)) if ratios else None
 
     def verdict(self) -> Verdict:
-        if self.target is None:
+        bound, value = (self.target, self.ratio()) if self.limit is None else (self.limit, self.median(BRAIDLOG))
+        if bound is None:
             return Verdict.NO_TARGET
-        ratio = self.ratio()
-        if ratio is None:
+        if value is None:
             return Verdict.NOT_MEASURED
-        met = ratio >= self.target if self.better is Better.HIGHER else ratio <= self.target
+        met = value >= bound if self.better is Better.HIGHER else value <= bound
         return Verdict.REACHED if met else Verdict.NOT_REACHED
 
     def as_json(self) -> dict[str, Any]:
@@ -81,12 +82,19 @@ class Measure:
             "better": self.better.value,
             "target": self.target,
             "values": self.values,
+            "limit": self.limit,
         }
 
     @staticmethod
     def from_json(row: Mapping[str, Any]) -> Measure:
         return Measure(
-            row["group"], row["name"], row["unit"], Better(row["better"]), row["target"], dict(row["values"])
+            row["group"],
+            row["name"],
+            row["unit"],
+            Better(row["better"]),
+            row["target"],
+            dict(row["values"]),
+            row.get("limit"),
         )
 
 
@@ -105,8 +113,9 @@ class Measures:
         unit: str,
         better: Better,
         target: float | None = None,
+        limit: float | None = None,
     ) -> None:
-        row = self._rows.setdefault((group, name), Measure(group, name, unit, better, target))
+        row = self._rows.setdefault((group, name), Measure(group, name, unit, better, target, limit=limit))
         row.add(broker, value)
 
     def group(self, group: str) -> list[Measure]:

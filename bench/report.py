@@ -24,6 +24,10 @@ TITLES = {
     "fairness": "Fairness: a client that produces every 5 ms beside each attack",
     "transactions": "Transactions",
     "cluster": "Cluster: three brokers on one ZooKeeper",
+    "coordinators": "Coordinators: transactions and group joins over three brokers",
+    "replication": "Replication: three brokers, three replicas",
+    "replication_costs": "What replication costs",
+    "security": "TLS and logins, and what they leave of plain text",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}
 MISSING = "–"
@@ -86,15 +90,21 @@ def _fair_table(rows: Sequence[Measure]) -> list[list[str]]:
     return table
 
 
+def _bound(row: Measure) -> str:
+    sign = "≥" if row.better is Better.HIGHER else "≤"
+    if row.limit is not None:
+        return f"{sign} {row.limit:g} {row.unit}"
+    return f"{sign} {row.target}×" if row.target is not None else ""
+
+
 def cells(row: Measure) -> list[str]:
-    bound = "≥" if row.better is Better.HIGHER else "≤"
     return [
         row.name,
         row.unit,
         _ranged(row.median(BRAIDLOG), row.spread(BRAIDLOG)),
         _ranged(row.median(row.peer), row.spread(row.peer)),
         _ranged(row.ratio(), row.ratio_spread(), _times),
-        f"{bound} {row.target}×" if row.target is not None else "",
+        _bound(row),
         row.verdict().value,
     ]
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
-METADATA, API_VERSIONS, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 3, 18, 2, 19, 20
+PRODUCE, METADATA, API_VERSIONS, LIST_OFFSETS, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 18, 2, 19, 20
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 NONE, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, NOT_LEADER = 0, 3, 5, 6
 EARLIEST = -2
 TIMEOUT_S = 180.0
+PRODUCE_TIMEOUT_MS = 30_000
 
 
 class RequestFailed(Exception):
     """The broker refused, or the connection broke, where a benchmark cannot go on."""
+
+
+def receive(source: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = source.recv(min(count - len(parts), 1 << 20))
+        if not part:
+            raise RequestFailed("the broker closed the connection")
+        parts += part
+    return bytes(parts)
 
 
 def text(value: str) -> bytes:
@@ -48,6 +61,12 @@ class Reply:
     def skip(self, length: int) -> None:
         self._at += length
 
+    def numbers(self) -> int:
+        """How many there are in an array of int32, which is passed over."""
+        count = self.number("i")
+        self._at += 4 * count
+        return count
+
 
 class View(NamedTuple):
     """A cluster as one of its brokers describes it."""
@@ -56,14 +75,27 @@ class View(NamedTuple):
     controller: int
     # By topic and partition; -1 where there is none.
     leaders: Mapping[tuple[str, int], int]
+    # Those that lack a replica in sync.
+    under_replicated: int = 0
 
 
 class Requester:
     """One connection, one request at a time."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S) -> None:
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    ) -> None:
+        plain = socket.create_connection((host, port), timeout=timeout_s)
+        self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         self._correlation = 0
+
+    def log_in(self, user: str, password: str) -> None:
+        """With PLAIN."""
+        code = self.ask(SASL_HANDSHAKE, 1, text("PLAIN")).number("h")
+        token = f"\0{user}\0{password}".encode()
+        code = code or self.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token).number("h")
+        if code != NONE:
+            raise RequestFailed(f"the login was answered with error code {code}")
 
     def __enter__(self) -> Self:
         return self
@@ -75,20 +107,11 @@ class Requester:
         self._correlation += 1
         head = struct.pack(">hhi", key, version, self._correlation) + text("bench")
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-        (size,) = struct.unpack(">i", self._receive(4))
-        reply = Reply(self._receive(size))
+        (size,) = struct.unpack(">i", receive(self._socket, 4))
+        reply = Reply(receive(self._socket, size))
         if reply.number("i") != self._correlation:
             raise RequestFailed("a reply carried the wrong correlation id")
         return reply
-
-    def _receive(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            part = self._socket.recv(min(count - len(parts), 1 << 20))
-            if not part:
-                raise RequestFailed("the broker closed the connection")
-            parts += part
-        return bytes(parts)
 
     def api_versions(self) -> None:
         code = self.ask(API_VERSIONS, 0, b"").number("h")
@@ -103,11 +126,34 @@ class Requester:
         self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body))
         self.await_leaders(name, partitions)
 
-    def create_topics(self, names: Sequence[str], partitions: int) -> None:
-        """Topics of one replica; returns when the controller has decided, not when they serve."""
+    def create_topics(self, names: Sequence[str], partitions: int, replicas: int = 1) -> None:
+        """Returns when the controller has decided, not when they serve."""
         body = struct.pack(">i", len(names))
-        body += b"".join(text(name) + struct.pack(">ihii", partitions, 1, 0, 0) for name in names)
+        body += b"".join(text(name) + struct.pack(">ihii", partitions, replicas, 0, 0) for name in names)
         self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body + struct.pack(">i?", 120_000, False)))
+
+    def create_topic_on(self, name: str, partitions: int, brokers: Sequence[int]) -> None:
+        """Each partition has its replicas on `brokers`, and the first of them as its leader."""
+        replicas = struct.pack(f">i{len(brokers)}i", len(brokers), *brokers)
+        body = struct.pack(">i", 1) + text(name) + struct.pack(">ihi", -1, -1, partitions)
+        body += b"".join(struct.pack(">i", index) + replicas for index in range(partitions))
+        body += struct.pack(">ii?", 0, 120_000, False)
+        self._check_topics("CreateTopics", self.ask(CREATE_TOPICS, 2, body))
+
+    def produce(self, topic: str, partitions: Sequence[int], records: bytes, acks: int) -> set[int]:
+        """The same batch to each partition; gives the error codes of the answer, none where all went well."""
+        body = struct.pack(">hhii", -1, acks, PRODUCE_TIMEOUT_MS, 1) + text(topic) + struct.pack(">i", len(partitions))
+        size = struct.pack(">i", len(records))
+        body += b"".join(struct.pack(">i", index) + size + records for index in partitions)
+        reply = self.ask(PRODUCE, 7, body)
+        errors = set()
+        for _ in range(reply.number("i")):
+            reply.text()
+            for _ in range(reply.number("i")):
+                reply.number("i")  # partition
+                errors.add(reply.number("h"))
+                reply.skip(24)  # base offset, append time, log start
+        return errors - {NONE}
 
     def view(self, topics: bool = True) -> View:
         """With all topics, or with none, which costs the broker next to nothing."""
@@ -120,6 +166,7 @@ class Requester:
             reply.text()  # rack
         controller = reply.number("i")
         leaders: dict[tuple[str, int], int] = {}
+        under_replicated = 0
         for _ in range(reply.number("i")):
             reply.number("h")  # error
             name = reply.text() or ""
@@ -128,9 +175,9 @@ class Requester:
                 reply.number("h")  # error
                 index = reply.number("i")
                 leaders[name, index] = reply.number("i")
-                for _ in range(2):  # replicas, ISR
-                    reply.skip(4 * reply.number("i"))
-        return View(frozenset(brokers), controller, leaders)
+                replicas, in_sync = reply.numbers(), reply.numbers()
+                under_replicated += in_sync < replicas
+        return View(frozenset(brokers), controller, leaders, under_replicated)
 
     def await_leaders(self, name: str, partitions: int) -> None:
         deadline = time.monotonic() + TIMEOUT_S

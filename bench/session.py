@@ -90,8 +90,9 @@ class Session:
         unit: str,
         better: Better,
         target: float | None = None,
+        limit: float | None = None,
     ) -> None:
-        self.measures.add(broker.name, group, name, value, unit, better, target)
+        self.measures.add(broker.name, group, name, value, unit, better, target, limit)
 
     def close(self) -> None:
         self._stack.close()
