@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 from braidlog import Admin
-from braidlog.client.admin.acl_operations import AclOperation
-from braidlog.client.admin.acls import Acl, AclResourceType, PatternType
 from braidlog.client.admin.scram import ScramUpsertion
 from braidlog.client.admin.topics import NewTopic
 from braidlog.core.errors import UserError
+from braidlog.security.acls import Acl, AclOperation, AclResourceType, PatternType
 from pyspark_braidlog.sink.clients import committed_offsets, transactional_producer
 from pyspark_braidlog.sink.columns import Columns
 from pyspark_braidlog.sink.options import Delivery, WriteOptions

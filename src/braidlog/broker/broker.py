@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.awaited_roles import AwaitedRoles
 from braidlog.broker.config_changes import ConfigChangeListener
@@ -116,6 +117,8 @@ class Broker:
         self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
+        # Asked by every handler before it acts for a client.
+        self.authorizer = Authorizer()
         # None on a broker without a secret for them.
         self.delegation_tokens: DelegationTokenManager | None = None
         # None on a broker that is alone.

@@ -6,15 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from braidlog.client.admin.acl_operations import AclOperation
-    from braidlog.client.admin.acls import (
-        CLUSTER_NAME,
-        Acl,
-        AclFilter,
-        AclResourceType,
-        PatternType,
-        Permission,
-    )
     from braidlog.client.admin.admin import Admin, ElectionType
     from braidlog.client.admin.cluster_description import ApiVersionRange, BrokerDescription, ClusterDescription
     from braidlog.client.admin.configs import (
@@ -53,10 +44,19 @@ if TYPE_CHECKING:
     )
     from braidlog.client.requests.list_offsets import IsolationLevel, ListedOffset, OffsetSpec
     from braidlog.core.principal import Principal
+    from braidlog.security.acls import (
+        CLUSTER_NAME,
+        Acl,
+        AclFilter,
+        AclOperation,
+        AclResourceType,
+        PatternType,
+        Permission,
+    )
 
 # Where each public name lives: a command that needs one family does not pay for the others.
 _NAMES: Final = {
-    "acls": ("CLUSTER_NAME", "Acl", "AclFilter", "AclResourceType", "PatternType", "Permission"),
+    "acls": ("CLUSTER_NAME", "Acl", "AclFilter", "AclOperation", "AclResourceType", "PatternType", "Permission"),
     "admin": ("Admin", "ElectionType"),
     "cluster_description": ("ApiVersionRange", "BrokerDescription", "ClusterDescription"),
     "configs": (
@@ -72,7 +72,6 @@ _NAMES: Final = {
     "features": ("Features", "FeatureUpdate", "Levels", "UpgradeType"),
     "groups": ("GroupDescription", "GroupMember", "GroupState", "GroupType", "ListedGroup"),
     "log_dirs": ("LogDir", "Replica", "ReplicaInfo"),
-    "acl_operations": ("AclOperation",),
     "quotas": ("ANYBODY", "DEFAULT", "QuotaEntity", "QuotaFilter", "QuotaKey"),
     "reassignments": ("Reassignment",),
     "records": ("ALL_RECORDS", "IsolationLevel", "ListedOffset", "OffsetSpec"),

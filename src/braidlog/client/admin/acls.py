@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from braidlog.client.admin.acl_operations import AclOperation
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
@@ -14,6 +12,8 @@ from braidlog.client.arguments import Many, listed
 from braidlog.client.broker_errors import broker_error, check
 from braidlog.core.errors import UserError
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.security.acls import CLUSTER_NAME as CLUSTER_NAME
+from braidlog.security.acls import Acl, AclFilter, AclOperation, AclResourceType, PatternType, Permission
 from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from braidlog.wire.generated.delete_acls import (
     DeleteAclsFilter,
@@ -26,78 +26,6 @@ from braidlog.wire.generated.describe_acls import DescribeAclsRequest, DescribeA
 DESCRIBE_ACLS: Final = 29
 CREATE_ACLS: Final = 30
 DELETE_ACLS: Final = 31
-
-
-class AclResourceType(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-    @classmethod
-    def _missing_(cls, value: object) -> AclResourceType:
-        return cls.UNKNOWN
-
-
-class PatternType(IntEnum):
-    """How a resource's name is meant."""
-
-    UNKNOWN = 0
-    # Only in filters: of whatever kind.
-    ANY = 1
-    # Only in filters: everything that would apply to a resource of this name, prefixes and `*` too.
-    MATCH = 2
-    # The name itself; `*` stands for all.
-    LITERAL = 3
-    # Every name that begins so.
-    PREFIXED = 4
-
-    @classmethod
-    def _missing_(cls, value: object) -> PatternType:
-        return cls.UNKNOWN
-
-
-class Permission(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> Permission:
-        return cls.UNKNOWN
-
-
-# What access to the cluster as a whole is written down as.
-CLUSTER_NAME: Final = "kafka-cluster"
-
-
-class Acl(NamedTuple):
-    """One rule: a principal such as `User:alice`, from a host (`*`: any), may or may not do something to a resource."""
-
-    resource_type: AclResourceType
-    resource_name: str
-    principal: str
-    operation: AclOperation
-    permission: Permission = Permission.ALLOW
-    host: str = "*"
-    pattern_type: PatternType = PatternType.LITERAL
-
-
-class AclFilter(NamedTuple):
-    """Which rules are meant; what is left out fits every rule."""
-
-    resource_type: AclResourceType = AclResourceType.ANY
-    resource_name: str | None = None
-    principal: str | None = None
-    operation: AclOperation = AclOperation.ANY
-    permission: Permission = Permission.ANY
-    host: str | None = None
-    pattern_type: PatternType = PatternType.ANY
 
 
 def create_acls(driver: AdminApiDriver, acls: Many[Acl]) -> Results[Acl, None]:

@@ -16,7 +16,6 @@ from braidlog.client.settings import ADMIN, Settings, definitions
 from braidlog.core.errors import UserError
 
 if TYPE_CHECKING:
-    from braidlog.client.admin.acls import Acl, AclFilter
     from braidlog.client.admin.cluster_description import ApiVersionRange, ClusterDescription
     from braidlog.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource
     from braidlog.client.admin.delegation_tokens import DelegationToken
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from braidlog.client.typed_settings import AdminSettings
     from braidlog.core.principal import Principal
     from braidlog.core.types import TopicPartition
+    from braidlog.security.acls import Acl, AclFilter
 
 _CLIENT_ID: Final = "braidlog-admin"
 _REMOVAL_REASON: Final = "member was removed by an admin"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, BrokerStrategy
@@ -15,6 +14,7 @@ from braidlog.client.broker_errors import check
 from braidlog.client.requests.metadata import METADATA, metadata_request
 from braidlog.core.errors import UserError
 from braidlog.net.outbound.api_versions import api_versions_request
+from braidlog.security.acls import AclOperation, operations_of
 from braidlog.wire.apis import API_VERSIONS, APIS
 from braidlog.wire.generated.api_versions import ApiVersionsResponse
 from braidlog.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import BrokerStrategy, CoordinatorNode
@@ -29,6 +28,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
 )
 from braidlog.core.types import TopicPartition
+from braidlog.security.acls import AclOperation, operations_of
 from braidlog.wire.errors import MalformedError
 from braidlog.wire.generated import consumer_group_describe as consumer_layout
 from braidlog.wire.generated import describe_groups as classic_layout

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.api_driver import AdminApiDriver
 from braidlog.client.admin.cluster_call import BrokerConnection
 from braidlog.client.admin.lookup_strategies import AnyBrokerStrategy, ControllerStrategy
@@ -18,6 +17,7 @@ from braidlog.client.requests.metadata import METADATA, describe_topics_request,
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.core.protocol_errors import NONE, ProtocolError
+from braidlog.security.acls import AclOperation, operations_of
 from braidlog.wire.generated.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

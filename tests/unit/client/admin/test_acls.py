@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from braidlog.client.admin import acls
-from braidlog.client.admin.acl_operations import AclOperation
-from braidlog.client.admin.acls import Acl, AclFilter, AclResourceType, PatternType, Permission
 from braidlog.core.protocol_errors import (
     ClusterAuthorizationFailedError,
     SecurityDisabledError,
     UnsupportedVersionError,
 )
+from braidlog.security.acls import Acl, AclFilter, AclOperation, AclResourceType, PatternType, Permission
 from braidlog.wire.generated.create_acls import AclCreationResult, CreateAclsResponse
 from braidlog.wire.generated.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from braidlog.wire.generated.describe_acls import DescribeAclsResponse

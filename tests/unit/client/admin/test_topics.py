@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from braidlog.client.admin import topics as api
-from braidlog.client.admin.acl_operations import AclOperation, operations_of
 from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicId
 from braidlog.client.requests.metadata import METADATA
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID, random_id
 from braidlog.core.protocol_errors import InvalidPartitionsError, UnsupportedVersionError
+from braidlog.security.acls import AclOperation, operations_of
 from braidlog.wire.generated.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from braidlog.wire.generated.create_topics import CreatableTopicResult, CreateTopicsResponse
 from braidlog.wire.generated.delete_topics import DeletableTopicResult, DeleteTopicsResponse

@@ -1,0 +1,1 @@
+"""Who may do what: the rules in the store, and the decisions that handlers ask for."""

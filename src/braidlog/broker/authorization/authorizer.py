@@ -1,0 +1,151 @@
+"""What handlers ask before they act for a client; decisions are remembered until the rules change.
+
+authorizer.class.name is empty     `Authorizer` itself: everybody may do everything
+one of Kafka's two class names     `AclAuthorizer`: the rules in the store decide
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from braidlog.core.principal import USER
+from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
+from braidlog.net.exchange import Exchange
+from braidlog.security.acls import (
+    CLUSTER_RESOURCE,
+    OPERATIONS,
+    AclOperation,
+    AclResourceType,
+    AclRules,
+    Resource,
+)
+
+log = logging.getLogger("braidlog.authorizer")
+
+# Decisions that are remembered; when there are more, all are forgotten.
+_MOST_DECISIONS: Final = 50_000
+
+
+def _bits(operations: Iterable[AclOperation]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+_ALL_BITS: Final = {resource_type: _bits(operations) for resource_type, operations in OPERATIONS.items()}
+
+
+class Authorizer:
+    """Of a broker without rules: allows everything. `enabled` lets a hot path skip its questions."""
+
+    enabled = False
+
+    def authorize(
+        self,
+        exchange: Exchange,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        """Whether whoever sent the request may do this; `log_if_denied` is off where a refusal is nobody's fault, as
+        when topics are only left out of a list."""
+        return True
+
+    def authorize_by_resource_type(
+        self, exchange: Exchange, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        """Whether there may be a resource of this type to which the sender may do this (KIP-679)."""
+        return True
+
+    def authorized_operations(self, exchange: Exchange, resource_type: AclResourceType, name: str) -> int:
+        """What the sender may do to the resource, as a bit field (KIP-430)."""
+        return _ALL_BITS[resource_type]
+
+    # In terms of these:
+
+    def allowed(
+        self,
+        exchange: Exchange,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Collection[str],
+        *,
+        log_if_denied: bool = True,
+    ) -> frozenset[str]:
+        """Those of the names that the sender may do this to."""
+        if not self.enabled:
+            return frozenset(names)
+        return frozenset(
+            name
+            for name in dict.fromkeys(names)
+            if self.authorize(exchange, operation, resource_type, name, log_if_denied=log_if_denied)
+        )
+
+    def authorize_cluster(self, exchange: Exchange, operation: AclOperation) -> bool:
+        return self.authorize(exchange, operation, CLUSTER_RESOURCE.type, CLUSTER_RESOURCE.name)
+
+    def check_cluster(self, exchange: Exchange, operation: AclOperation) -> None:
+        """Raises ClusterAuthorizationFailedError."""
+        if not self.authorize_cluster(exchange, operation):
+            raise ClusterAuthorizationFailedError(
+                f"{principal_of(exchange)} may not {operation.name} the cluster; `braidlog acls explain` says why"
+            )
+
+
+def principal_of(exchange: Exchange) -> str:
+    """As rules write it."""
+    return f"{USER}:{exchange.channel.principal}"
+
+
+class AclAuthorizer(Authorizer):
+    """Decides by rules that may be replaced at any time."""
+
+    enabled = True
+
+    def __init__(self, rules: AclRules) -> None:
+        self._rules = rules
+        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
+
+    @property
+    def rules(self) -> AclRules:
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: AclRules) -> None:
+        self._rules = rules
+        self._decisions.clear()
+
+    def authorize(
+        self,
+        exchange: Exchange,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        channel = exchange.channel
+        key = (channel.principal, channel.peer_host, int(operation), int(resource_type), name)
+        allowed = self._decisions.get(key)
+        if allowed is None:
+            allowed = self._rules.decide(
+                principal_of(exchange), channel.peer_host, operation, Resource(resource_type, name)
+            ).allowed
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = allowed
+        return allowed
+
+    def authorize_by_resource_type(
+        self, exchange: Exchange, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        return self._rules.decide_by_type(principal_of(exchange), exchange.channel.peer_host, operation, resource_type)
+
+    def authorized_operations(self, exchange: Exchange, resource_type: AclResourceType, name: str) -> int:
+        return _bits(
+            operation
+            for operation in OPERATIONS[resource_type]
+            if self.authorize(exchange, operation, resource_type, name, log_if_denied=False)
+        )
