@@ -13,7 +13,9 @@ import pytest
 
 import braidlog
 from braidlog.local_cluster.zookeeper import ZooKeeper
+from support.certificates import Authority
 from support.cluster import agreed_view, start_cluster
+from support.eventually import eventually
 from support.secured_brokers import MUTUAL, PASSWORD, PLAIN, SCRAM, TOKENS, secure
 from support.token_issuer import Issuer, key_set
 
@@ -65,4 +67,35 @@ def test_brokers_trust_each_other(
         # acks=all: each record is on both brokers when it is acknowledged.
         with braidlog.Producer(bootstrap_servers=first.bootstrap_servers, acks="all") as producer:
             sent = [producer.send("copied", value=b"%d" % number, partition=number % 4) for number in range(100)]
+            assert sorted({each.result(WITHIN_S).partition for each in sent}) == [0, 1, 2, 3]
+
+
+def test_brokers_show_each_other_their_new_certificates(
+    zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path
+) -> None:
+    """The key and its authority are replaced under running brokers; none needs a restart for it."""
+    running = start_cluster(zookeeper, tmp_path / "cluster", 2, {"zookeeper.connect": new_connect()})
+    old, identity = secure(running, MUTUAL, tmp_path / "old")
+    new = Authority(tmp_path / "new", "next authority")
+
+    def replace(file: Path, text: str) -> None:
+        seen = [broker.log(1000).count("certificates have changed") for broker in running.brokers]
+        file.write_text(text)
+        for broker, before in zip(running.brokers, seen, strict=True):
+            eventually(lambda b=broker, n=before: b.log(1000).count("certificates have changed") > n, WITHIN_S)
+
+    with running:
+        agreed_view(running.brokers, lambda view: len(view.brokers) == 2, WITHIN_S)
+        replace(old.certificate, old.certificate.read_text() + new.certificate.read_text())
+        replace(identity.bundle, new.issue("broker", "127.0.0.1").bundle.read_text())
+        replace(old.certificate, new.certificate.read_text())
+        # Every connection to and from this one is new, and what was trusted before is not any more.
+        running.brokers[1].restart()
+        agreed_view(running.brokers, lambda view: len(view.brokers) == 2, WITHIN_S)
+        first = running.brokers[0]
+        with braidlog.Admin(bootstrap_servers=first.bootstrap_servers) as admin:
+            admin.create_topics([braidlog.NewTopic("copied", 4, 2)]).raise_for_errors()
+        agreed_view(running.brokers, lambda view: set(view.leaders.get("copied", ())) == view.brokers, WITHIN_S)
+        with braidlog.Producer(bootstrap_servers=first.bootstrap_servers, acks="all") as producer:
+            sent = [producer.send("copied", value=b"%d" % number, partition=number % 4) for number in range(20)]
             assert sorted({each.result(WITHIN_S).partition for each in sent}) == [0, 1, 2, 3]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from braidlog.testing import Cluster
-from support.certificates import Authority
+from support.certificates import Authority, Identity
 from support.ports import lasting_port
 
 PASSWORD: Final = "br0kers"
@@ -42,8 +42,8 @@ MUTUAL: Final = {
 }
 
 
-def secure(cluster: Cluster, security: Mapping[str, str], directory: Path) -> None:
-    """Before it starts; clients are served in clear text as ever."""
+def secure(cluster: Cluster, security: Mapping[str, str], directory: Path) -> tuple[Authority, Identity]:
+    """Before it starts; clients are served in clear text as ever. All brokers have one key."""
     authority = Authority(directory)
     identity = authority.issue("broker", "127.0.0.1")
     for broker in cluster.brokers:
@@ -54,3 +54,4 @@ def secure(cluster: Cluster, security: Mapping[str, str], directory: Path) -> No
             "ssl.truststore.location": str(authority.certificate),
             **security,
         }
+    return authority, identity

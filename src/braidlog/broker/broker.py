@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -307,7 +307,7 @@ class Broker:
         """Made when it is first needed: many a broker never does."""
         from braidlog.controller.direct_writes import DirectWrites
 
-        return DirectWrites(
+        writes = DirectWrites(
             lambda: self.session,
             lambda: self.metadata_cache.image,
             lambda: self.settings.current,
@@ -315,6 +315,8 @@ class Broker:
             self.environment.random,
             self.environment.new_id,
         )
+        writes.check_broker_overrides = self._check_broker_overrides
+        return writes
 
     @cached_property
     def scram_users(self) -> ScramUsers:
@@ -351,7 +353,7 @@ class Broker:
     def _connect_to_others(self) -> None:
         # A broker that is alone starts without these.
         from braidlog.broker.interbroker.controller_channel import ControllerClient
-        from braidlog.broker.interbroker.network import InterBrokerNetwork, inter_broker_channels
+        from braidlog.broker.interbroker.network import InterBrokerNetwork
         from braidlog.broker.interbroker.remote_control_channel import RemoteControlChannels
 
         network = InterBrokerNetwork(
@@ -360,13 +362,28 @@ class Broker:
             lambda: self.settings.current,
             self.environment.random,
             self.environment.connector,
-            inter_broker_channels(
-                self.settings.current, self.inter_broker, self._inter_broker_protocol, self.environment.random
-            ),
         )
         self._network = network
+        self.renew_inter_broker_channels()
         self._remote_channels = RemoteControlChannels(network)
         self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
+
+    def renew_inter_broker_channels(self) -> None:
+        """How this broker shows itself to the others from now on; raises UserError that names the setting to change."""
+        if self.coordination.is_cluster:
+            from braidlog.broker.interbroker.network import inter_broker_channels
+
+            self._network.channels = inter_broker_channels(
+                self.settings.current, self.inter_broker, self._inter_broker_protocol, self.environment.random
+            )
+
+    def _check_broker_overrides(self, entity: str, overrides: Mapping[str, str]) -> None:
+        """Raises InvalidRequestError where this broker could not take the overrides over."""
+        image = self.metadata_cache.image
+        all_brokers, this_broker = broker_entity(None), broker_entity(self.broker_id)
+        if entity in (all_brokers, this_broker):
+            new = {all_brokers: image.config(all_brokers), this_broker: image.config(this_broker), entity: overrides}
+            self.settings.check_dynamic(new[all_brokers], new[this_broker])
 
     def _follow_isr_changes(self) -> None:
         """A lone broker's partitions have no other replicas."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.unsupported_settings import unprotected, without_effect
+from braidlog.core.errors import UserError
+from braidlog.core.protocol_errors import InvalidRequestError
 from braidlog.storage.cleaner.cleaning_request import CleanerConfig
 from braidlog.storage.settings import RECOVERY_THREADS, StorageSettings
 
@@ -17,10 +19,25 @@ class DynamicBrokerSettings:
     def __init__(self, settings: BrokerSettings) -> None:
         self.current = settings
         self._listeners: list[Callable[[BrokerSettings, list[str]], None]] = []
+        self._checks: list[Callable[[BrokerSettings, list[str]], None]] = []
 
     def on_change(self, listener: Callable[[BrokerSettings, list[str]], None]) -> None:
         """`listener(settings, changed keys)` is called after each change."""
         self._listeners.append(listener)
+
+    def on_check(self, check: Callable[[BrokerSettings, list[str]], None]) -> None:
+        """`check(settings, changed keys)` raises UserError where the settings could not be taken over."""
+        self._checks.append(check)
+
+    def check_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Before a change is stored: raises InvalidRequestError, as Kafka answers what a broker cannot apply."""
+        changed, _ = self.current.with_dynamic(default=default, broker=broker)
+        keys = self.current.changed_keys(changed)
+        for check in self._checks if keys else ():
+            try:
+                check(changed, keys)
+            except UserError as problem:
+                raise InvalidRequestError(str(problem)) from problem
 
     def apply_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Take over what the cluster says of all brokers and of this one."""

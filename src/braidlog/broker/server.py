@@ -36,7 +36,9 @@ from braidlog.net.listener import Listener, bind
 from braidlog.storage.dirs.log_dir_loader import LoadProgress
 
 if TYPE_CHECKING:
-    from braidlog.broker.authentication.sasl_authenticator import SaslListener
+    import ssl
+
+    from braidlog.broker.authentication.sasl_authenticator import Mechanisms, SaslListener
     from braidlog.broker.authentication.verification_keys import VerificationKeys
     from braidlog.net.tls_socket import TlsAcceptor
     from braidlog.security.certificate_changes import CertificateNames
@@ -68,6 +70,7 @@ class Server:
         overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)
+        self.broker.settings.on_check(self._check_settings)
         self.listeners: list[Listener] = []
         # Of those listeners that want a login, by name.
         self.sasl_listeners: dict[str, SaslListener] = {}
@@ -240,17 +243,22 @@ class Server:
 
     def _sasl(self, name: str) -> Callable[[Channel], None]:
         # A broker without logins starts without these.
-        from braidlog.broker.authentication.listener_security import sasl_mechanisms
         from braidlog.broker.authentication.sasl_authenticator import SaslListener
 
-        broker = self.broker
-        mechanisms = sasl_mechanisms(
-            broker.settings.current, name, broker.scram_users, broker.delegation_tokens, self._keys
-        )
         listener = self.sasl_listeners[name] = SaslListener(
-            name, mechanisms, broker.dispatch, self.environment.clock, asyncio.get_running_loop()
+            name,
+            self._mechanisms(self.broker.settings.current, name),
+            self.broker.dispatch,
+            self.environment.clock,
+            asyncio.get_running_loop(),
         )
         return listener.begin
+
+    def _mechanisms(self, settings: BrokerSettings, name: str) -> Mechanisms:
+        from braidlog.broker.authentication.listener_security import sasl_mechanisms
+
+        broker = self.broker
+        return sasl_mechanisms(settings, name, broker.scram_users, broker.delegation_tokens, self._keys)
 
     def _keys(self) -> VerificationKeys:
         from braidlog.broker.authentication.verification_keys import VerificationKeys
@@ -317,12 +325,10 @@ class Server:
     def _change_logins(self, settings: BrokerSettings) -> None:
         """New users and mechanisms count for the logins that come."""
         for name, listener in self.sasl_listeners.items():
-            from braidlog.broker.authentication.listener_security import sasl_mechanisms
-
             try:
-                listener.mechanisms = sasl_mechanisms(
-                    settings, name, self.broker.scram_users, self.broker.delegation_tokens, self._keys
-                )
+                listener.mechanisms = self._mechanisms(settings, name)
+                if name == self.broker.inter_broker:
+                    self.broker.renew_inter_broker_channels()
             except UserError as problem:
                 log.error("logins on %s stay as they were: %s", name, problem)
 
@@ -335,14 +341,35 @@ class Server:
 
             name = listener.name
             try:
-                context = listener_security.tls_of_listener(settings, name, self._tls_protocols[name])
-                names = listener_security.certificate_names(settings, name)
-                listener_security.check_certificate_change(settings, name, self._certificate_names[name], names)
+                context, names = self._new_certificate(settings, name)
                 listener.tls.principal_of = listener_security.principal_of(settings, name)
                 listener.tls.context = context
                 self._certificate_names[name] = names
+                if name == self.broker.inter_broker:
+                    self.broker.renew_inter_broker_channels()
             except UserError as problem:
                 log.error("TLS stays as it was: %s", problem)
+
+    def _new_certificate(self, settings: BrokerSettings, name: str) -> tuple[ssl.SSLContext, CertificateNames | None]:
+        """What the listener would show with these settings; raises UserError where it has to keep what it has."""
+        from braidlog.broker.authentication import listener_security
+
+        context = listener_security.tls_of_listener(settings, name, self._tls_protocols[name])
+        names = listener_security.certificate_names(settings, name)
+        listener_security.check_certificate_change(settings, name, self._certificate_names[name], names)
+        return context, names
+
+    def _check_settings(self, settings: BrokerSettings, keys: list[str]) -> None:
+        """Whether open listeners could take these settings over; raises UserError that says why not."""
+        if any("ssl." in key for key in keys):
+            from braidlog.broker.authentication.listener_security import principal_of
+
+            for name in [listener.name for listener in self.listeners if listener.tls is not None]:
+                self._new_certificate(settings, name)
+                principal_of(settings, name)
+        if any("sasl" in key for key in keys):
+            for name in self.sasl_listeners:
+                self._mechanisms(settings, name)
 
     async def _watch_certificates(self) -> None:
         """A renewed certificate counts when its file has changed, without a word from anybody."""

@@ -153,4 +153,6 @@ def _altered(context: ControllerContext, request: ConfigChanges, current: Mappin
             validate_dynamic(overrides, settings, per_broker=bool(request.resource.name))
         except InvalidConfigError as problem:
             raise InvalidRequestError(problem.message) from problem
+        if context.check_broker_overrides is not None:
+            context.check_broker_overrides(entity_of(context, request.resource), overrides)
     return overrides

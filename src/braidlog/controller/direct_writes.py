@@ -75,6 +75,8 @@ class DirectWrites:
         self._clock = clock
         self._rng = rng
         self._new_id = new_id
+        # As `ControllerContext` has it; set where there are listeners that new settings may not suit.
+        self.check_broker_overrides: Callable[[str, Mapping[str, str]], None] | None = None
 
     async def alter_configs(self, requests: Sequence[FullConfig], validate_only: bool = False) -> list[ConfigResult]:
         """Replace the overrides of each resource."""
@@ -241,7 +243,14 @@ class DirectWrites:
         await store.multi(operations)
 
     def _context(self, image: ClusterImage) -> ControllerContext:
-        return ControllerContext(image, 0, self._settings(), self._rng, self._new_id)
+        return ControllerContext(
+            image,
+            0,
+            self._settings(),
+            self._rng,
+            self._new_id,
+            check_broker_overrides=self.check_broker_overrides,
+        )
 
 
 async def purge_notices(store: CoordinationStore, directory: str, clock: Clock) -> None:

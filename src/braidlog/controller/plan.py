@@ -118,6 +118,8 @@ class ControllerContext(NamedTuple):
     shutting_down: frozenset[BrokerId] = frozenset()
     # Whether a topic whose name is about to become free may be waited for.
     patient: bool = True
+    # Given a broker's entity and its new overrides, raises InvalidRequestError where they could not be applied.
+    check_broker_overrides: Callable[[str, Mapping[str, str]], None] | None = None
 
     def online(self, broker: BrokerId, where: TopicPartition) -> bool:
         """Whether the replica's broker and data directory are there."""

@@ -41,7 +41,7 @@ _TLS_KEYS: Final = (
 
 
 class InterBrokerNetwork:
-    """A simulation gives a connector of its own; `channels` has TLS and logins where the listener speaks them."""
+    """A simulation gives a connector of its own."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class InterBrokerNetwork:
         settings: Callable[[], BrokerSettings],
         random: Random,
         connector: Connector | None = None,
-        channels: ChannelBuilder | None = None,
     ) -> None:
         self._broker_id = broker_id
         self.listener = listener
@@ -58,10 +57,9 @@ class InterBrokerNetwork:
         self._backoff = ExponentialBackoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random)
         current = settings()
         self._setup_s = current.get_int("socket.connection.setup.timeout.ms") / 1000
-        self._connector = connector or SocketConnector(
-            channels.secure if channels is not None else _in_clear_text, self._setup_s
-        )
-        self._authenticate = channels.authenticate if channels is not None else None
+        # TLS and logins, where the listener speaks them; replaced when keys or passwords change, for new connections.
+        self.channels: ChannelBuilder | None = None
+        self._connector = connector or SocketConnector(self._secure, self._setup_s)
 
     @property
     def control_timeout_s(self) -> float:
@@ -99,12 +97,13 @@ class InterBrokerNetwork:
 
     async def _prepare(self, connection: PipelinedConnection) -> None:
         await connection.negotiate(__version__, self._setup_s)
-        if self._authenticate is not None:
-            await self._authenticate(connection)
+        if self.channels is not None:
+            await self.channels.authenticate(connection)
 
-
-async def _in_clear_text(loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
-    return PlainTransport(loop, connected)
+    async def _secure(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, host: str) -> Transport:
+        if self.channels is None:
+            return PlainTransport(loop, connected)
+        return await self.channels.secure(loop, connected, host)
 
 
 def inter_broker_channels(
