@@ -60,6 +60,8 @@ _LOOK_AGAIN_S: Final = 1.0
 # How long the other replicas of a disk that was replaced may take to be back: their brokers may have to recover.
 _OTHERS_LEAD_S: Final = 300.0
 _OTHERS_LEAD_POLL_S: Final = 2.0
+# While nothing changes, the wait is mentioned this often.
+_OTHERS_LEAD_SAY_S: Final = 30.0
 
 
 class Coordination(Protocol):
@@ -249,6 +251,8 @@ async def let_others_lead(session: CoordinationStore, broker_id: BrokerId, logs:
     down, although they have what it lost.
     """
     deadline = clock.monotonic() + _OTHERS_LEAD_S
+    said_for: tuple[BrokerId, ...] = ()
+    said_at = 0.0
     while True:
         others: dict[BrokerId, None] = {}
         try:
@@ -260,12 +264,15 @@ async def let_others_lead(session: CoordinationStore, broker_id: BrokerId, logs:
         else:
             if not others or clock.monotonic() >= deadline:
                 return
-            log.warning(
-                "a data directory was replaced: this broker does not register before others lead what was on it, for "
-                "up to %.0f s more. Start those of the brokers %s that are down",
-                deadline - clock.monotonic(),
-                list(others),
-            )
+            now = clock.monotonic()
+            if tuple(others) != said_for or now - said_at >= _OTHERS_LEAD_SAY_S:
+                said_for, said_at = tuple(others), now
+                log.warning(
+                    "a data directory was replaced: this broker does not register before others lead what was on it, "
+                    "for up to %.0f s more. Start those of the brokers %s that are down",
+                    deadline - now,
+                    list(others),
+                )
         await asyncio.sleep(_OTHERS_LEAD_POLL_S)
 
 

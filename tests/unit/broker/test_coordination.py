@@ -15,10 +15,12 @@ from braidlog.broker.coordination import (
     ClusterMembers,
     ZooKeeperCoordination,
     announce_failed_directory,
+    let_others_lead,
 )
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
+from braidlog.cluster.loading import InSyncReplica
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import register
 from braidlog.cluster.sessions import EmbeddedSession
@@ -28,7 +30,7 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import UserError
 from braidlog.core.tasks import Tasks
-from braidlog.core.types import BrokerId, Endpoint
+from braidlog.core.types import BrokerId, Endpoint, TopicPartition
 from braidlog.storage.dirs.log_manager import LogManager
 from support.memory_journal import MemoryJournalFiles
 
@@ -250,3 +252,32 @@ async def test_a_failed_directory_is_announced_once_the_store_answers(monkeypatc
     path = f"{paths.LOG_DIR_EVENTS}/{name}"
     assert records.decode_log_dir_event(path, (await session.get(path)).data) == 7
     await store.close()
+
+
+def test_a_long_wait_for_other_leaders_is_mentioned_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once, when the brokers that it waits for change, and else every 30 s of the five minutes."""
+    clock = ManualClock()
+
+    class AllLost:
+        def is_lost(self, partition: TopicPartition, topic_id: bytes) -> bool:
+            return True
+
+    async def in_sync(session: object, broker: BrokerId) -> list[InSyncReplica]:
+        other = BrokerId(2 if clock.monotonic() < 100 else 3)
+        return [InSyncReplica(TopicPartition("t", 0), NEW_ID, (BrokerId(1), other))]
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    monkeypatch.setattr(coordination, "load_in_sync", in_sync)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    session, logs = cast("CurrentSession", None), cast("LogManager", AllLost())
+    asyncio.run(let_others_lead(session, BrokerId(1), logs, clock))
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition("for up to ")[2].split(" ")[0] for line in lines] == [
+        "300", "270", "240", "210", "200", "170", "140", "110", "80", "50", "20",
+    ]  # fmt: skip
+    assert lines[0].endswith("Start those of the brokers [2] that are down")
+    assert lines[-1].endswith("Start those of the brokers [3] that are down")
