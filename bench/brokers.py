@@ -106,11 +106,15 @@ class Braidlog(_Lifetime):
     name = BRAIDLOG
     sources = Path(__file__).parents[1] / "src"
 
-    def _spawn(self) -> float:
+    def _command(self) -> list[str]:
         command = [str(Path(sys.executable).parent / "braidlog"), "serve", "--data", str(self.data)]
         command += ["--listen", f"127.0.0.1:{self.port}"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
+        return command
+
+    def _spawn(self) -> float:
+        command = self._command()
         born = time.clock_gettime(time.CLOCK_BOOTTIME)
         process = self._stack.enter_context(
             LoggedProcess("braidlog", command, env={**os.environ, "PYTHONPATH": str(self.sources)})
