@@ -6,10 +6,10 @@ one of Kafka's two class names     `AclAuthorizer`: the rules in the store decid
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from braidlog.broker.authorization.audit_log import AuditLog
 from braidlog.core.principal import USER
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
 from braidlog.net.exchange import Exchange
@@ -22,10 +22,10 @@ from braidlog.security.acls import (
     Resource,
 )
 
-log = logging.getLogger("braidlog.authorizer")
-
 # Decisions that are remembered; when there are more, all are forgotten.
 _MOST_DECISIONS: Final = 50_000
+# A client may ask about names of any length; longer ones are decided about each time.
+_LONGEST_NAME: Final = 255
 
 
 def _bits(operations: Iterable[AclOperation]) -> int:
@@ -100,13 +100,17 @@ def principal_of(exchange: Exchange) -> str:
 
 
 class AclAuthorizer(Authorizer):
-    """Decides by rules that may be replaced at any time."""
+    """Decides by rules that may be replaced at any time, and writes down what it denied."""
 
     enabled = True
 
-    def __init__(self, rules: AclRules) -> None:
+    def __init__(self, rules: AclRules, audit: AuditLog) -> None:
         self._rules = rules
-        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
+        self._audit = audit
+        self._decisions: dict[tuple[str, str, int, int, str | None], bool] = {}
+        # For the metrics page.
+        self.allowed_count = 0
+        self.denied_count = 0
 
     @property
     def rules(self) -> AclRules:
@@ -130,18 +134,40 @@ class AclAuthorizer(Authorizer):
         key = (channel.principal, channel.peer_host, int(operation), int(resource_type), name)
         allowed = self._decisions.get(key)
         if allowed is None:
-            allowed = self._rules.decide(
+            decision = self._rules.decide(
                 principal_of(exchange), channel.peer_host, operation, Resource(resource_type, name)
-            ).allowed
-            if len(self._decisions) >= _MOST_DECISIONS:
-                self._decisions.clear()
-            self._decisions[key] = allowed
+            )
+            allowed = self._remember(key, decision.allowed)
+        if not allowed:
+            if log_if_denied:
+                self.denied_count += 1
+                self._audit.denied(exchange, principal_of(exchange), operation, resource_type, name)
+        elif log_if_denied:
+            # What is only looked at, as for a list or for authorized operations, is granted to nobody.
+            self.allowed_count += 1
+            if self._audit.tells_of_grants:
+                self._audit.granted(exchange, principal_of(exchange), operation, resource_type, name)
         return allowed
 
     def authorize_by_resource_type(
         self, exchange: Exchange, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        return self._rules.decide_by_type(principal_of(exchange), exchange.channel.peer_host, operation, resource_type)
+        channel = exchange.channel
+        key = (channel.principal, channel.peer_host, int(operation), int(resource_type), None)
+        allowed = self._decisions.get(key)
+        if allowed is None:
+            principal = principal_of(exchange)
+            allowed = self._remember(
+                key, self._rules.decide_by_type(principal, channel.peer_host, operation, resource_type)
+            )
+        return allowed
+
+    def _remember(self, key: tuple[str, str, int, int, str | None], allowed: bool) -> bool:
+        if key[-1] is None or len(key[-1]) <= _LONGEST_NAME:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = allowed
+        return allowed
 
     def authorized_operations(self, exchange: Exchange, resource_type: AclResourceType, name: str) -> int:
         return _bits(
