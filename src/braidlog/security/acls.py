@@ -212,6 +212,20 @@ def applies(pattern: ResourcePattern, name: str) -> bool:
     return pattern.name in (name, WILDCARD)
 
 
+def in_words(acl: Acl) -> str:
+    return (
+        f"{acl.permission.name.lower()} {acl.principal} from {acl.host} to {written(acl.operation)} "
+        f"{in_words_of(acl.pattern)}"
+    )
+
+
+def in_words_of(pattern: ResourcePattern) -> str:
+    kind = pattern.resource_type.name.lower().replace("_", " ")
+    if pattern.pattern_type == PatternType.PREFIXED:
+        return f"every {kind} whose name begins with {pattern.name!r}"
+    return f"{kind} {pattern.name!r}"
+
+
 class _TypeRules:
     """The rules about one type of resource, found by name: literal ones, and prefixes by their lengths."""
 

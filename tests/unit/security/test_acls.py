@@ -19,6 +19,7 @@ from braidlog.security.acls import (
     Permission,
     Resource,
     applies,
+    in_words,
     operations_of,
     read_as,
     written,
@@ -235,3 +236,11 @@ def test_an_address_as_kafka_writes_it(peer: str, ruled: str, fits: bool) -> Non
     rules = AclRules([READ_ORDERS._replace(host=ruled)])
     assert rules.decide("User:ann", peer, AclOperation.READ, ORDERS).allowed == fits
     assert rules.decide_by_type("User:ann", peer, AclOperation.READ, AclResourceType.TOPIC) == fits
+
+
+def test_a_rule_in_words() -> None:
+    assert in_words(READ_ORDERS) == "allow User:ann from * to Read topic 'orders'"
+    denied = READ_ORDERS._replace(
+        permission=Permission.DENY, host="10.0.0.1", resource_name="or", pattern_type=PatternType.PREFIXED
+    )
+    assert in_words(denied) == "deny User:ann from 10.0.0.1 to Read every topic whose name begins with 'or'"

@@ -57,7 +57,8 @@ from braidlog.security.acls import (
     PatternType,
     Permission,
     ResourcePattern,
-    written,
+    in_words,
+    in_words_of,
 )
 
 log = logging.getLogger("braidlog.security")
@@ -258,7 +259,7 @@ class PatternAcls(ChangeNotificationListener):
                 log.error(
                     "only super users may use %s, as its rules cannot be read: %s; or remove them with "
                     "`braidlog acls remove` and add them again",
-                    _about(pattern),
+                    in_words_of(pattern),
                     unreadable,
                 )
         self._changed_rules({**others, **{pattern: acls for pattern, (acls, _) in found.items()}})
@@ -296,17 +297,3 @@ def _read(pattern: ResourcePattern, node: Node | None) -> tuple[frozenset[Acl], 
         return decode_acls(pattern, node.data), None
     except BadRecordError as problem:
         return frozenset({denies_everybody(pattern)}), problem
-
-
-def in_words(acl: Acl) -> str:
-    return (
-        f"{acl.permission.name.lower()} {acl.principal} from {acl.host} to {written(acl.operation)} "
-        f"{_about(acl.pattern)}"
-    )
-
-
-def _about(pattern: ResourcePattern) -> str:
-    kind = pattern.resource_type.name.lower().replace("_", " ")
-    if pattern.pattern_type == PatternType.PREFIXED:
-        return f"every {kind} whose name begins with {pattern.name!r}"
-    return f"{kind} {pattern.name!r}"

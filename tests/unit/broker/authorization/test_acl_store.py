@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from braidlog.broker.authorization.acl_records import acl_change, encode_acls
-from braidlog.broker.authorization.acl_store import AclStore, denies_everybody, in_words
+from braidlog.broker.authorization.acl_store import AclStore, denies_everybody
 from braidlog.broker.authorization.audit_log import AuditLog
 from braidlog.broker.authorization.authorizer import AclAuthorizer
 from braidlog.cluster.embedded import EmbeddedStore
@@ -33,7 +33,6 @@ from braidlog.security.acls import (
     AclResourceType,
     AclRules,
     PatternType,
-    Permission,
     Resource,
 )
 from support.in_process_server import until
@@ -263,10 +262,3 @@ async def test_too_many_rules_for_one_node_are_refused() -> None:
         assert "too many" in first.message
         assert second is None
         assert broker.acls == [GROUP]
-
-
-def test_a_rule_in_words() -> None:
-    assert in_words(READ) == "allow User:ann from * to Read topic 'orders'"
-    assert in_words(PREFIX._replace(permission=Permission.DENY, host="10.0.0.1")) == (
-        "deny User:ann from 10.0.0.1 to Read every topic whose name begins with 'or'"
-    )
