@@ -46,7 +46,7 @@ from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
 from braidlog.cluster.store_client import CurrentSession
-from braidlog.config.authorizer import authorizer_settings, authorizer_warnings
+from braidlog.config.authorizer import authorizer_settings
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import PLAINTEXT
 from braidlog.config.topic_names import is_internal
@@ -359,8 +359,6 @@ class Broker:
         return tokens
 
     async def _follow_acls(self, settings: BrokerSettings, inter_broker: str) -> AclStore | None:
-        for warning in authorizer_warnings(settings):
-            log.warning("%s", warning)
         wanted = authorizer_settings(settings)
         if wanted is None:
             return None

@@ -57,5 +57,6 @@ def test_rules_cannot_be_in_another_zookeeper() -> None:
 def test_super_users_without_an_authorizer_are_worth_a_word() -> None:
     (warning,) = authorizer_warnings(BrokerSettings({"super.users": "User:a"}))
     assert "every client can do everything" in warning
+    assert load_settings(None, {}, ["super.users=User:a"]).warnings == [warning]
     assert authorizer_warnings(BrokerSettings({"super.users": "User:a", "authorizer.class.name": CLASSES[0]})) == []
     assert authorizer_warnings(BrokerSettings()) == []

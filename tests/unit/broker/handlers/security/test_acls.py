@@ -21,23 +21,13 @@ from braidlog.security.acls import (
     PatternType,
     Permission,
 )
-from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest
-from braidlog.wire.generated.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from braidlog.wire.generated.describe_acls import DescribeAclsRequest
+from support.acl_requests import AUTHORIZER, LOGINS, creations, deletions, description
 from support.in_process_server import open_server
 from support.raw import ask
 from support.raw_logins import log_in
 
-SETTINGS = {
-    "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.clients.plain.sasl.jaas.config": (
-        'org.apache.kafka.common.security.plain.PlainLoginModule required user_root="r" user_ann="a" user_eve="e";'
-    ),
-    "connection.failed.authentication.delay.ms": "1",
-}
-AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:root"}
+SETTINGS = {**LOGINS, "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0"}
+ONE_SUPER_USER = {**AUTHORIZER, "super.users": "User:root"}
 READ = Acl(AclResourceType.TOPIC, "orders", "User:ann", AclOperation.READ)
 INVALID = errors.InvalidRequestError.code
 NOT_ALLOWED = errors.ClusterAuthorizationFailedError.code
@@ -47,7 +37,7 @@ def with_server(directory: Path, check: Callable[[int, int], None], settings: di
     """`check` gets the open port and the one with logins."""
 
     async def main() -> None:
-        async with open_server(directory, SETTINGS | (AUTHORIZER if settings is None else settings)) as server:
+        async with open_server(directory, SETTINGS | (ONE_SUPER_USER if settings is None else settings)) as server:
             ports = [listener.port for listener in server.listeners]
             await asyncio.to_thread(check, ports[0], ports[1])
 
@@ -61,42 +51,6 @@ def admin(port: int, name: str) -> Admin:
         sasl_mechanism="PLAIN",
         sasl_username=name,
         sasl_password=name[0],
-    )
-
-
-def creation(acl: Acl = READ) -> AclCreation:
-    return AclCreation(
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        resource_pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
-
-
-def everything() -> DescribeAclsRequest:
-    return DescribeAclsRequest(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    )
-
-
-def all_of_them(resource_type: int = 1) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=resource_type,
-        resource_name_filter=None,
-        pattern_type_filter=1,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
     )
 
 
@@ -129,15 +83,15 @@ def test_who_may_ask(tmp_path: Path) -> None:
     def check(open_port: int, port: int) -> None:
         def codes(name: str) -> tuple[int, int, int]:
             with log_in(port, name, name[0]) as raw:
-                described: Any = raw.ask("DescribeAcls", 3, everything())
-                created: Any = raw.ask("CreateAcls", 3, CreateAclsRequest(creations=[creation(), creation()]))
-                deleted: Any = raw.ask("DeleteAcls", 3, DeleteAclsRequest(filters=[all_of_them(7)]))
+                described: Any = raw.ask("DescribeAcls", 3, description())
+                created: Any = raw.ask("CreateAcls", 3, creations(READ, READ))
+                deleted: Any = raw.ask("DeleteAcls", 3, deletions(AclFilter(AclResourceType.USER)))
                 assert len(created.results) == 2
                 return described.error_code, created.results[1].error_code, deleted.filter_results[0].error_code
 
         assert codes("root") == (NONE, NONE, NONE)
         assert codes("ann") == (NOT_ALLOWED, NOT_ALLOWED, NOT_ALLOWED)
-        anonymous: Any = ask(open_port, "DescribeAcls", 3, everything())
+        anonymous: Any = ask(open_port, "DescribeAcls", 3, description())
         assert anonymous.error_code == NOT_ALLOWED
         assert "User:ANONYMOUS may not DESCRIBE the cluster" in anonymous.error_message
         with admin(port, "root") as root:
@@ -149,9 +103,9 @@ def test_who_may_ask(tmp_path: Path) -> None:
             assert codes("eve") == (NONE, NONE, NONE)
             # Of the next request on a connection that is open.
             with log_in(port, "ann", "a") as raw:
-                raw.ask("DescribeAcls", 3, everything())
+                raw.ask("DescribeAcls", 3, description())
                 root.delete_acls([cluster]).raise_for_errors()
-                refused: Any = raw.ask("DescribeAcls", 3, everything())
+                refused: Any = raw.ask("DescribeAcls", 3, description())
                 assert refused.error_code == NOT_ALLOWED
 
     with_server(tmp_path, check)
@@ -160,13 +114,11 @@ def test_who_may_ask(tmp_path: Path) -> None:
 def test_without_an_authorizer_there_are_no_rules(tmp_path: Path) -> None:
     def check(port: int, _: int) -> None:
         for version in range(4):
-            described: Any = ask(port, "DescribeAcls", version, _literal(everything(), version))
+            described: Any = ask(port, "DescribeAcls", version, _literal(description(), version))
             assert described.error_code == errors.SecurityDisabledError.code
             assert described.error_message == "No Authorizer is configured on the broker"
-            created: Any = ask(port, "CreateAcls", version, CreateAclsRequest(creations=[creation()]))
-            deleted: Any = ask(
-                port, "DeleteAcls", version, DeleteAclsRequest(filters=[_literal(all_of_them(), version)])
-            )
+            created: Any = ask(port, "CreateAcls", version, creations(READ))
+            deleted: Any = ask(port, "DeleteAcls", version, _literal_deletion(version))
             for each in (*created.results, *deleted.filter_results):
                 assert each.error_code == errors.SecurityDisabledError.code
                 assert each.error_message == "No Authorizer is configured."
@@ -181,19 +133,25 @@ def _literal(request: Any, version: int) -> Any:
     return request
 
 
+def _literal_deletion(version: int) -> Any:
+    request = deletions(AclFilter())
+    _literal(request.filters[0], version)
+    return request
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_every_version(tmp_path: Path, version: int) -> None:
     def check(_: int, port: int) -> None:
         with log_in(port, "root", "r") as raw:
             prefixed = READ._replace(pattern_type=PatternType.PREFIXED)
-            raw.ask("CreateAcls", 3, CreateAclsRequest(creations=[creation(prefixed)]))
-            created: Any = raw.ask("CreateAcls", version, CreateAclsRequest(creations=[creation()]))
+            raw.ask("CreateAcls", 3, creations(prefixed))
+            created: Any = raw.ask("CreateAcls", version, creations(READ))
             assert [each.error_code for each in created.results] == [NONE]
-            described: Any = raw.ask("DescribeAcls", version, _literal(everything(), version))
+            described: Any = raw.ask("DescribeAcls", version, _literal(description(), version))
             assert {each.pattern_type for each in described.resources} == ({3, 4} if version else {3})
             (rule,) = next(each for each in described.resources if each.pattern_type == 3).acls
             assert (rule.principal, rule.host, rule.operation, rule.permission_type) == ("User:ann", "*", 3, 3)
-            deleted: Any = raw.ask("DeleteAcls", version, DeleteAclsRequest(filters=[_literal(all_of_them(), version)]))
+            deleted: Any = raw.ask("DeleteAcls", version, _literal_deletion(version))
             assert len(deleted.filter_results[0].matching_acls) == (2 if version else 1)
 
     with_server(tmp_path, check)
@@ -219,23 +177,23 @@ def test_what_cannot_be_a_rule(tmp_path: Path) -> None:
 
     def check(_: int, port: int) -> None:
         with log_in(port, "root", "r") as raw:
-            request = CreateAclsRequest(creations=[creation(each) for each in (READ, *wrong, READ)])
+            request = creations(READ, *wrong, READ)
             answered: Any = raw.ask("CreateAcls", 3, request)
             assert [each.error_code for each in answered.results] == [NONE, *([INVALID] * len(wrong)), NONE]
             assert all(each.error_message for each in answered.results[1:-1])
-            described: Any = raw.ask("DescribeAcls", 3, everything())
+            described: Any = raw.ask("DescribeAcls", 3, description())
             assert [each.resource_name for each in described.resources] == ["orders"]
             # Numbers that no version knows: 0 is an error, a later one fits nothing.
-            request_of_none: Any = everything()
+            request_of_none: Any = description()
             request_of_none.operation = 0
             refused: Any = raw.ask("DescribeAcls", 3, request_of_none)
             assert refused.error_code == INVALID
             request_of_none.operation = 99
             none: Any = raw.ask("DescribeAcls", 3, request_of_none)
             assert (none.error_code, none.resources) == (NONE, [])
-            bad: Any = raw.ask("DeleteAcls", 3, DeleteAclsRequest(filters=[all_of_them(), all_of_them(0)]))
+            bad: Any = raw.ask("DeleteAcls", 3, deletions(AclFilter(), AclFilter(AclResourceType.UNKNOWN)))
             assert [each.error_code for each in bad.filter_results] == [INVALID, INVALID]
             # Nothing was deleted.
-            assert len(raw.ask("DescribeAcls", 3, everything()).resources) == 1  # type: ignore[attr-defined]
+            assert len(raw.ask("DescribeAcls", 3, description()).resources) == 1  # type: ignore[attr-defined]
 
     with_server(tmp_path, check)
