@@ -86,6 +86,7 @@ def test_which_rule_decides(cli: Callable[..., Any]) -> None:
     allowed = cli("root", *ask, "--output", "json").succeeded().json
     assert allowed["allowed"] is True
     assert allowed["rule"]["name"] == "logs-"
+    assert allowed["super_users_known"] is True
     cli("root", "add", "--topic", "*", "--deny-principal", "User:*", "--deny-host", "10.0.0.7").succeeded()
     denied = cli("root", *ask, "--host", "10.0.0.7").succeeded().out
     assert "may not Describe topic 'logs-web' from 10.0.0.7: a rule denies it: deny User:* from 10.0.0.7" in denied

@@ -35,10 +35,6 @@ class AuditLog:
         self._repeated: dict[_Kind, int] = {}
         self._others = 0
 
-    @property
-    def tells_of_grants(self) -> bool:
-        return log.isEnabledFor(logging.DEBUG)
-
     def granted(
         self, exchange: Exchange, principal: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> None:

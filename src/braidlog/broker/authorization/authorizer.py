@@ -6,10 +6,11 @@ one of Kafka's two class names     `AclAuthorizer`: the rules in the store decid
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from braidlog.broker.authorization.audit_log import AuditLog
+from braidlog.broker.authorization.audit_log import AuditLog, log
 from braidlog.core.principal import USER
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
 from braidlog.net.exchange import Exchange
@@ -145,7 +146,7 @@ class AclAuthorizer(Authorizer):
         elif log_if_denied:
             # What is only looked at, as for a list or for authorized operations, is granted to nobody.
             self.allowed_count += 1
-            if self._audit.tells_of_grants:
+            if log.isEnabledFor(logging.DEBUG):
                 self._audit.granted(exchange, principal_of(exchange), operation, resource_type, name)
         return allowed
 

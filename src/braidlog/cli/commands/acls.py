@@ -191,7 +191,8 @@ def run_explain(options: argparse.Namespace) -> int:
         admin = admin_over(cluster)
         about = AclFilter(resource.type, resource.name, pattern_type=PatternType.MATCH)
         acls = admin.describe_acls(about)
-        super_users, everyone = _broker_settings(admin)
+        known = _broker_settings(admin)
+    super_users, everyone = known or (frozenset(), False)
     decision = AclRules(acls, super_users, allow_if_none_found=everyone).decide(
         options.principal, options.host, asked, resource
     )
@@ -208,24 +209,25 @@ def run_explain(options: argparse.Namespace) -> int:
         "allowed": decision.allowed,
         "reason": decision.reason,
         "rule": None if decision.rule is None else _row(decision.rule),
+        "super_users_known": known is not None,
     }
     report(text, row, options.output)
     return 0
 
 
-def _broker_settings(admin: Admin) -> tuple[frozenset[str], bool]:
-    """super.users and allow.everyone.if.no.acl.found of a broker; without them where it does not say."""
+def _broker_settings(admin: Admin) -> tuple[frozenset[str], bool] | None:
+    """super.users and allow.everyone.if.no.acl.found of a broker; None where it does not show them, as Kafka's."""
     names = ("super.users", "allow.everyone.if.no.acl.found")
     broker = min(each.broker_id for each in admin.describe_cluster().brokers)
     try:
         (found,) = admin.describe_configs([ConfigResource.broker(broker)], names=names).values()
     except ProtocolError as problem:
         remark(f"who is a super user is not known here: {problem.message} [{problem.name}]")
-        return frozenset(), False
-    texts = [found[name].value if name in found else "" for name in names]
-    if None in texts:
+        return None
+    users, everyone = (found[name].value if name in found else "" for name in names)
+    if users is None or everyone is None:
         remark(f"who is a super user is not known here: broker {broker} does not show {' and '.join(names)}")
-    users, everyone = (text or "" for text in texts)
+        return None
     return frozenset(filter(None, map(str.strip, users.split(";")))), everyone.strip().lower() == "true"
 
 
