@@ -48,12 +48,14 @@ from braidlog.controller.direct_writes import purge_notices
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, RequestTimedOutError
 from braidlog.core.tasks import Tasks
+from braidlog.core.time_slice import TimeSlice
 from braidlog.security.acls import (
     WILDCARD_PRINCIPAL,
     Acl,
     AclFilter,
     AclOperation,
     AclResourceType,
+    AclRules,
     PatternType,
     Permission,
     ResourcePattern,
@@ -93,11 +95,17 @@ class AclStore:
         for each in self.listeners:
             await each.catch_up()
 
-    def _changed(self, changes: Changes) -> None:
-        self._authorizer.rules = self._authorizer.rules.replacing(changes)
+    @property
+    def rules(self) -> AclRules:
+        """As this broker decides by them now; they do not change under who reads them."""
+        return self._authorizer.rules
 
-    def find(self, which: AclFilter) -> list[Acl]:
-        return self._authorizer.rules.find(which)
+    def _changed(self, changes: Changes) -> None:
+        """What is read again is often as it was: then decisions need not be forgotten."""
+        rules = self.rules
+        new = {pattern: acls for pattern, acls in changes.items() if acls != frozenset(rules.about(pattern))}
+        if new:
+            self._authorizer.rules = rules.replacing(new)
 
     async def create(self, acls: Sequence[Acl]) -> list[ProtocolError | None]:
         """The outcome of each; those about one pattern are written together."""
@@ -121,7 +129,7 @@ class AclStore:
                 # What another broker has answered is in the store, and may not be known here yet.
                 await self._store.sync()
                 await self.catch_up()
-            for pattern, indexes in self._concerned(filters).items():
+            for pattern, indexes in (await self._concerned(filters)).items():
                 matched: dict[Acl, int] = {}
 
                 def left(
@@ -139,8 +147,12 @@ class AclStore:
             await self._follow_writes()
         return found
 
-    def _concerned(self, filters: Sequence[AclFilter]) -> dict[ResourcePattern, list[int]]:
-        """What there are rules about that filters may mean, and the places of those filters."""
+    async def _concerned(self, filters: Sequence[AclFilter]) -> dict[ResourcePattern, list[int]]:
+        """What there are rules about that filters may mean, and the places of those filters.
+
+        Others run in between: the rules that are walked here do not change, and each is read again before it is
+        deleted.
+        """
         of_pattern: dict[tuple[int, str | None, int], list[int]] = {}
         others: list[int] = []
         for index, each in enumerate(filters):
@@ -151,7 +163,9 @@ class AclStore:
             else:
                 others.append(index)
         found: dict[ResourcePattern, list[int]] = {}
-        for pattern in self._authorizer.rules.patterns():
+        time_slice = TimeSlice()
+        for pattern in self.rules.patterns():
+            await time_slice.yield_if_over()
             wide = [index for index in others if filters[index].matches_pattern(pattern)]
             exact = of_pattern.get(pattern, [])
             if wide or exact:
@@ -249,7 +263,12 @@ class PatternAcls(ChangeNotificationListener):
     async def _take(self, patterns: Sequence[ResourcePattern], others: Changes) -> None:
         readable = [pattern for pattern in patterns if is_name(pattern.name)]
         nodes = await self._store.get_many([acl_path(pattern) for pattern in readable])
-        found = {pattern: _read(pattern, node) for pattern, node in zip(readable, nodes, strict=True)}
+        found: dict[ResourcePattern, tuple[frozenset[Acl], BadRecordError | None]] = {}
+        # Safe with others in between: nothing else reads nodes of this listener meanwhile.
+        time_slice = TimeSlice()
+        for pattern, node in zip(readable, nodes, strict=True):
+            found[pattern] = _read(pattern, node)
+            await time_slice.yield_if_over()
         for pattern in set(patterns).difference(readable):
             # Another broker wrote it: ZooKeeper takes some characters that no path has here.
             problem = BadRecordError(repr(acl_path(pattern)), "no node is named so here")

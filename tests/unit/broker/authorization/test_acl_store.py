@@ -119,7 +119,7 @@ async def test_the_life_of_rules_on_two_brokers() -> None:
         assert await one.store.delete([AclFilter()]) == [{GROUP: None, PREFIX: None}]
         assert not one.may(AclOperation.READ)
         assert await w.session.children("/kafka-acl/Topic") == []
-        assert one.store.find(AclFilter()) == []
+        assert one.store.rules.find(AclFilter()) == []
 
 
 async def test_what_lies_in_the_store_is_kafkas() -> None:
@@ -154,6 +154,18 @@ async def test_rules_of_others_are_followed() -> None:
         await w.session.delete("/kafka-acl/Topic/orders")
         await w.session.multi([acl_change(READ.pattern)])
         await until(lambda: broker.acls == [])
+
+
+async def test_what_is_read_again_as_it_was_changes_nothing() -> None:
+    async with world() as w:
+        broker = await w.broker()
+        await broker.store.create([READ, GROUP])
+        rules = broker.store.rules
+        await w.session.multi([acl_change(READ.pattern)])
+        await broker.store.catch_up()
+        for each in broker.store.listeners:
+            await each.start()
+        assert broker.store.rules is rules
 
 
 async def test_a_new_session_reads_everything() -> None:
@@ -224,7 +236,7 @@ async def test_rules_that_cannot_be_read_deny(caplog: pytest.LogCaptureFixture) 
         assert "/kafka-acl/Topic/orders: not JSON" in caplog.text
         assert "braidlog acls remove" in caplog.text
         # It is seen, nothing is added to it, and removing it mends it.
-        assert broker.store.find(ORDERS) == [denies_everybody(READ.pattern)]
+        assert broker.store.rules.find(ORDERS) == [denies_everybody(READ.pattern)]
         (refused,) = await broker.store.create([WRITE])
         assert isinstance(refused, InvalidRequestError)
         assert (await w.session.get("/kafka-acl/Topic/orders")).data == b'{"version":1,"acls":['

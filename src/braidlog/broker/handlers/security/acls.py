@@ -8,6 +8,8 @@ Kafka answers with UNKNOWN_SERVER_ERROR what its ZooKeeper client refuses, and c
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from braidlog.broker.authorization.acl_records import is_name
 from braidlog.broker.authorization.acl_store import AclStore
 from braidlog.broker.authorization.authorizer import Authorizer
@@ -26,7 +28,6 @@ from braidlog.security.acls import (
     AclResourceType,
     PatternType,
     Permission,
-    ResourcePattern,
 )
 from braidlog.wire.generated.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from braidlog.wire.generated.delete_acls import (
@@ -49,25 +50,28 @@ class DescribeAclsHandler:
         self._acls = acls
         self._authorizer = authorizer
 
-    def handle(self, request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse:
+    def handle(self, request: DescribeAclsRequest, exchange: Exchange) -> Generator[None, None, DescribeAclsResponse]:
         self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE)
         if self._acls is None:
             raise SecurityDisabledError("No Authorizer is configured on the broker")
-        resources: dict[ResourcePattern, DescribeAclsResource] = {}
-        for acl in self._acls.find(_filter(request)):
-            if acl.pattern not in resources:
-                resources[acl.pattern] = DescribeAclsResource(
-                    resource_type=acl.resource_type,
-                    resource_name=acl.resource_name,
-                    pattern_type=acl.pattern_type,
-                    acls=[],
+        which = _filter(request)
+        resources: list[DescribeAclsResource] = []
+        rules = self._acls.rules
+        for pattern in rules.patterns():
+            yield
+            if not which.matches_pattern(pattern):
+                continue
+            found = [_described(acl) for acl in rules.about(pattern) if which.matches(acl)]
+            if found:
+                resources.append(
+                    DescribeAclsResource(
+                        resource_type=pattern.resource_type,
+                        resource_name=pattern.name,
+                        pattern_type=pattern.pattern_type,
+                        acls=found,
+                    )
                 )
-            resources[acl.pattern].acls.append(
-                AclDescription(
-                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
-                )
-            )
-        return DescribeAclsResponse(resources=list(resources.values()))
+        return DescribeAclsResponse(resources=resources)
 
     @staticmethod
     def error_response(request: DescribeAclsRequest, version: int, error: ProtocolError) -> DescribeAclsResponse:
@@ -179,6 +183,12 @@ def _rule(creation: AclCreation) -> Acl:
     if ":" not in acl.principal:
         raise InvalidRequestError("Failed to create ACL: a principal has a type, such as User:alice")
     return acl
+
+
+def _described(acl: Acl) -> AclDescription:
+    return AclDescription(
+        principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+    )
 
 
 def _created(error: ProtocolError | None) -> AclCreationResult:
