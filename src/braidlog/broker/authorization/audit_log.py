@@ -23,9 +23,10 @@ log = logging.getLogger("braidlog.authorizer")
 PERIOD_S: Final = 10.0
 MOST_KINDS: Final = 100
 # No topic's name is longer; a group's may be.
-_LONGEST_NAME: Final = 255
+_LONGEST_PATTERN: Final = 265
 
-_Kind: TypeAlias = "tuple[str, str, int, int, str, int]"
+# Principal, host, operation, resource, api.
+_Kind: TypeAlias = "tuple[str, str, int, str, int]"
 
 
 class AuditLog:
@@ -36,13 +37,25 @@ class AuditLog:
         self._others = 0
 
     def granted(
-        self, exchange: Exchange, principal: str, operation: AclOperation, resource_type: AclResourceType, name: str
+        self,
+        exchange: Exchange,
+        principal: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str | None,
     ) -> None:
+        """Without a name: to some resource of the type."""
         _write(logging.DEBUG, "Allowed", _kind(exchange, principal, operation, resource_type, name))
 
     def denied(
-        self, exchange: Exchange, principal: str, operation: AclOperation, resource_type: AclResourceType, name: str
+        self,
+        exchange: Exchange,
+        principal: str,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str | None,
     ) -> None:
+        """Without a name: to every resource of the type."""
         kind = _kind(exchange, principal, operation, resource_type, name)
         if kind in self._repeated:
             self._repeated[kind] += 1
@@ -65,15 +78,17 @@ class AuditLog:
 
 
 def _kind(
-    exchange: Exchange, principal: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    exchange: Exchange, principal: str, operation: AclOperation, resource_type: AclResourceType, name: str | None
 ) -> _Kind:
-    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
-    return (principal, exchange.channel.peer_host, int(operation), int(resource_type), shown, exchange.api_key)
+    pattern = "UNKNOWN:NONE" if name is None else f"LITERAL:{name}"
+    if len(pattern) > _LONGEST_PATTERN:
+        pattern = f"{pattern[:_LONGEST_PATTERN]}…"
+    resource = f"{written(resource_type)}:{pattern}"
+    return (principal, exchange.channel.peer_host, int(operation), resource, exchange.api_key)
 
 
 def _write(level: int, result: str, kind: _Kind, times: int = 0) -> None:
-    principal, host, operation, resource_type, name, api_key = kind
-    resource = f"{written(AclResourceType(resource_type))}:LITERAL:{name}"
+    principal, host, operation, resource, api_key = kind
     fields: dict[str, Any] = {
         "principal": principal,
         "result": result,

@@ -115,9 +115,14 @@ def test_what_is_only_looked_at_is_neither_counted_nor_logged(caplog: pytest.Log
     caplog.set_level(logging.DEBUG, "braidlog.authorizer")
     by_rules = authorizer(AclRules([READ]))
     by_rules.authorized_operations(exchange(), TOPIC, "orders")
-    by_rules.allowed(exchange(), AclOperation.READ, TOPIC, ["orders", "x"], log_if_denied=False)
     assert (by_rules.allowed_count, by_rules.denied_count) == (0, 0)
     assert caplog.messages == []
+    # What a list leaves out was denied to nobody; what is in it was granted.
+    by_rules.allowed(exchange(), AclOperation.READ, TOPIC, ["orders", "x"], log_if_denied=False)
+    assert (by_rules.allowed_count, by_rules.denied_count) == (1, 0)
     by_rules.allowed(exchange(), AclOperation.READ, TOPIC, ["orders", "x"])
-    assert (by_rules.allowed_count, by_rules.denied_count) == (1, 1)
-    assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO"]
+    assert (by_rules.allowed_count, by_rules.denied_count) == (2, 1)
+    assert [record.levelname for record in caplog.records] == ["DEBUG", "DEBUG", "INFO"]
+    by_rules.authorize_by_resource_type(exchange("bob"), AclOperation.READ, TOPIC)
+    assert by_rules.denied_count == 2
+    assert " on resource = Topic:UNKNOWN:NONE " in caplog.messages[-1]
