@@ -72,12 +72,11 @@ among the group protocols. Numbers are not read in hexadecimal.
 ## Settings that keep a broker from starting
 Settings that say who may do what, what is asked of clients, how much they may do, or to which cluster the broker
 belongs, are refused while they have no effect: the broker would be open, or alone, without a sign of it. `serve` and
-`doctor` name each with its place. A value that asks for nothing passes: an empty one, the default,
-`allow.everyone.if.no.acl.found=true`, both roles in `process.roles`, a quorum that is this node alone.
-`braidlog.allow.settings.without.effect=zookeeper.connect,super.users` (or `*`) lets the broker start without what they
-ask for, with a warning for each. At run time such a change is answered with INVALID_CONFIG. A listener that speaks TLS
-or SASL is always refused; the parameters of TLS and SASL (keys, ciphers, mechanisms) are accepted without effect, as
-they have none in Kafka without such a listener.
+`doctor` name each with its place. A value that asks for nothing passes: an empty one, the default, both roles in
+`process.roles`, a quorum that is this node alone.
+`braidlog.allow.settings.without.effect=password.encoder.secret,principal.builder.class` (or `*`) lets the broker start
+without what they ask for, with a warning for each. At run time such a change is answered with INVALID_CONFIG. The
+parameters of TLS and SASL (keys, ciphers, mechanisms) have no effect without a listener that speaks them, as in Kafka.
 
 | setting | what happens without its effect |
 |---|---|

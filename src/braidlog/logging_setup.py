@@ -39,6 +39,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        # What a line says, once more as values: of those that programs read, as audit lines are.
+        fields.update(getattr(record, "fields", {}))
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:

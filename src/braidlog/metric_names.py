@@ -107,6 +107,13 @@ _ROWS: Final = (
         "Connections closed because their unread answers took too much memory.", ""),
     ("braidlog_turns_waiting", GAUGE, (), "Connections and long requests that wait for their next turn.", ""),
     ("braidlog_malformed_requests_total", COUNTER, (), "Connections closed for a request that cannot be read.", ""),
+    # Access control; only on a broker with an authorizer.
+    ("kafka_server_authorizer_metrics_authorization_allowed_total", COUNTER, (), "Accesses that were granted.",
+     "kafka.server:type=authorizer-metrics,attribute=authorization-allowed-rate-per-minute"),
+    ("kafka_server_authorizer_metrics_authorization_denied_total", COUNTER, (), "Accesses that were denied.",
+     "kafka.server:type=authorizer-metrics,attribute=authorization-denied-rate-per-minute"),
+    ("kafka_server_authorizer_metrics_acls_total_count", GAUGE, (), "Rules in the store.",
+     "kafka.server:type=authorizer-metrics,attribute=acls-total-count"),
     # Partitions of this broker.
     ("kafka_server_replicamanager_leadercount", GAUGE, (), "Partitions that this broker leads.",
      "kafka.server:type=ReplicaManager,name=LeaderCount"),

@@ -135,7 +135,7 @@ def test_settings_that_are_wrong(tmp_path: Path, cli_of: Callable[[None], Any]) 
 @pytest.mark.parametrize(
     ("text", "environment"),
     [
-        ("authorizer.class.name=a.B\nsuper.users=User:a\n", {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}),
+        ("principal.builder.class=a.B\nquota.producer.default=5\n", {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}),
         ("listeners=SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SSL\nssl.keystore.key=x\n", {}),
         ("listeners=SASL_PLAINTEXT://127.0.0.1:0\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n", {}),
     ],

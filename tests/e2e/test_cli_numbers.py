@@ -16,8 +16,8 @@ from support.confluent import create_topic
 # The placeholder of an option says what it takes; a new one belongs into one of the two.
 NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "1:2,2:3"}
 WORDS = {
-    "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE", "PRINCIPAL",
-    "PROFILE", "STATE", "TEXT", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
+    "ADDRESS", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE",
+    "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 

@@ -69,6 +69,7 @@ TALKING = [
     ("log-dirs",),
     ("users", "list"),
     ("tokens", "list"),
+    ("acls", "list"),
     ("delete-records", "x:0:1"),
     ("perf", "produce", "x"),
     ("perf", "consume", "x"),

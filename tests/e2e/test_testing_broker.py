@@ -195,8 +195,8 @@ def test_a_stopped_broker_tells_what_is_missing() -> None:
 
 @both_kinds
 def test_a_setting_that_would_protect_nothing_is_told_and_can_be_allowed(kind: Kind) -> None:
-    settings = {"authorizer.class.name": "a.B"}
-    with pytest.raises(BrokerFailed, match=r"authorizer\.class\.name has no effect .*every client can do everything"):
+    settings = {"principal.builder.class": "a.B"}
+    with pytest.raises(BrokerFailed, match=r"principal\.builder\.class has no effect .*every client can do everything"):
         Broker(kind, settings=settings).start()
     with Broker(kind, settings={**settings, "braidlog.allow.settings.without.effect": "*"}) as broker:
         broker.create_topic("t")

@@ -307,14 +307,23 @@ def test_nobody_subscribes_to_metrics_of_clients(admin: Admin) -> None:
 # The client itself
 
 
-def test_a_broker_without_access_control_is_told_of(broker: Broker, admin: Admin) -> None:
-    if broker.is_kafka:
-        pytest.skip("Apache Kafka offers all of it")
+def test_a_broker_without_access_control_is_told_of(admin: Admin) -> None:
     rule = ours.Acl(ours.AclResourceType.TOPIC, "t", "User:a", ours.AclOperation.READ)
-    user = ours.QuotaEntity(user="a")
     calls: list[Callable[[], object]] = [
         lambda: admin.describe_acls(),
-        lambda: admin.create_acls([rule]),
+        lambda: admin.create_acls([rule])[rule],
+        lambda: admin.delete_acls([rule])[rule],
+    ]
+    for call in calls:
+        with pytest.raises(errors.SecurityDisabledError, match=r"No Authorizer is configured.*authorizer\.class\.name"):
+            call()
+
+
+def test_a_broker_without_quotas_is_told_of(broker: Broker, admin: Admin) -> None:
+    if broker.is_kafka:
+        pytest.skip("Apache Kafka offers all of it")
+    user = ours.QuotaEntity(user="a")
+    calls: list[Callable[[], object]] = [
         lambda: admin.describe_client_quotas(),
         lambda: admin.alter_client_quotas({user: {"producer_byte_rate": 1.0}}),
     ]

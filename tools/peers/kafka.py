@@ -29,6 +29,7 @@ OLDER_VERSION = "2.6.3"
 
 # Names as in Kafka's bin directory, and the class that each script starts in 3.9.
 TOOLS: Mapping[str, str] = {
+    "kafka-acls": "kafka.admin.AclCommand",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.authorization.authorizer import Authorizer
+from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.awaited_roles import AwaitedRoles
 from braidlog.broker.config_changes import ConfigChangeListener
@@ -46,6 +46,7 @@ from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
 from braidlog.cluster.records import BrokerRecord, ProducerIdBlock, decode_config
 from braidlog.cluster.store import SessionExpiredError, StoreConnectionError, StoreError, StoreFailedError
 from braidlog.cluster.store_client import CurrentSession
+from braidlog.config.authorizer import authorizer_settings
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import PLAINTEXT
 from braidlog.config.topic_names import is_internal
@@ -64,6 +65,7 @@ from braidlog.net.round import Round
 from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import Partition, ReplicationContext
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import AclRules
 from braidlog.storage.background_jobs import BackgroundJobs
 from braidlog.storage.cleaner.log_cleaner import LogCleaner
 from braidlog.storage.dirs.log_dir_failures import LogDirFailure
@@ -76,6 +78,7 @@ from braidlog.storage.handles import HandlePool
 if TYPE_CHECKING:
     from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager
     from braidlog.broker.authentication.scram_users import ScramUsers
+    from braidlog.broker.authorization.acl_store import AclStore
     from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
     from braidlog.broker.interbroker.zk_alter_partition import ZkAlterPartition
     from braidlog.controller.direct_writes import DirectWrites
@@ -119,6 +122,8 @@ class Broker:
         self.handles = HandlePool(environment.files)
         # Asked by every handler before it acts for a client.
         self.authorizer = Authorizer()
+        # None on a broker without an authorizer.
+        self.acls: AclStore | None = None
         # None on a broker without a secret for them.
         self.delegation_tokens: DelegationTokenManager | None = None
         # None on a broker that is alone.
@@ -195,6 +200,7 @@ class Broker:
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
         await self.config_changes.start()
         self.delegation_tokens = await self._follow_tokens(settings)
+        self.acls = await self._follow_acls(settings, inter_broker)
         self.controller = self._make_controller()
         self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
         self.metadata_cache.add_listener(self.members)
@@ -233,6 +239,8 @@ class Broker:
                 self.coordination.client.add_listener(listener)
             if self.delegation_tokens is not None:
                 self.coordination.client.add_listener(self.delegation_tokens)
+            for follower in self.acls.listeners if self.acls is not None else ():
+                self.coordination.client.add_listener(follower)
             if self.coordination.is_cluster:
                 await self.controller.start(self._control_channel_to)
             else:
@@ -349,6 +357,26 @@ class Broker:
         )
         await tokens.start()
         return tokens
+
+    async def _follow_acls(self, settings: BrokerSettings, inter_broker: str) -> AclStore | None:
+        wanted = authorizer_settings(settings)
+        if wanted is None:
+            return None
+        from braidlog.broker.authorization.acl_store import AclStore
+        from braidlog.broker.authorization.audit_log import AuditLog
+        from braidlog.broker.authorization.own_principal import cluster_action_problem, own_principal
+
+        none_yet = AclRules((), wanted.super_users, allow_if_none_found=wanted.allow_if_none_found)
+        authorizer = AclAuthorizer(none_yet, AuditLog(asyncio.get_running_loop().call_later))
+        acls = AclStore(self.session, authorizer, self.environment.clock, self.tasks)
+        await acls.start()
+        if self.coordination.is_cluster:
+            own = own_principal(settings, inter_broker, self._inter_broker_protocol)
+            problem = cluster_action_problem(authorizer.rules, own)
+            if problem is not None:
+                log.warning("%s", problem)
+        self.authorizer = authorizer
+        return acls
 
     def _connect_to_others(self) -> None:
         # A broker that is alone starts without these.

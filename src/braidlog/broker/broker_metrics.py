@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog import __version__
+from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.core.protocol_errors import name_of
 from braidlog.core.time_slice import run_in_slices
@@ -109,6 +110,7 @@ def broker_metrics(server: Server) -> MetricsRegistry:
     _topics(registry, server)
     _requests(registry, server)
     _connections(registry, server)
+    _authorizer(registry, server.broker.authorizer)
     _partitions(registry, server)
     _logs(registry, server)
     _controller(registry, server)
@@ -150,6 +152,14 @@ def _requests(registry: MetricsRegistry, server: Server) -> None:
     registry.read(
         "kafka_network_requestchannel_requestqueuesize", lambda: sum(listener.busy() for listener in server.listeners)
     )
+
+
+def _authorizer(registry: MetricsRegistry, authorizer: Authorizer) -> None:
+    if isinstance(authorizer, AclAuthorizer):
+        name = "kafka_server_authorizer_metrics_authorization"
+        registry.read(f"{name}_allowed_total", lambda: authorizer.allowed_count)
+        registry.read(f"{name}_denied_total", lambda: authorizer.denied_count)
+        registry.read("kafka_server_authorizer_metrics_acls_total_count", lambda: authorizer.rules.count)
 
 
 def _connections(registry: MetricsRegistry, server: Server) -> None:

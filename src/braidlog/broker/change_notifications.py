@@ -2,6 +2,7 @@
 
     /config/changes/config_change_0000000007             {"version":2,"entity_path":"topics/orders"}
     /delegation_token/token_changes/token_change_0000000007     <token id>
+    /kafka-acl-changes/acl_changes_0000000007                   TOPIC:orders
 
 A notification says only what to read again. They are numbered and purged after a while: after a session was lost
 everything is read anew.

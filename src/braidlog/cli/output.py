@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from braidlog.cli.cli_terms import in_cli_terms
-from braidlog.core.errors import BraidlogError
+from braidlog.core.errors import BraidlogError, UserError
 from braidlog.core.protocol_errors import ProtocolError
 
 Row = Mapping[str, Any]
@@ -58,6 +58,17 @@ def remark(text: str) -> None:
     with suppress(OSError):
         # A terminal that was closed meanwhile takes nothing any more.
         print(f"braidlog: {text}", file=sys.stderr)
+
+
+def confirm(what: str, agreed: bool) -> None:
+    """Ask a person; a script has to have agreed beforehand."""
+    if agreed:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"this would {what}; add --yes to do it")
+    print(f"This will {what}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("nothing was done")
 
 
 def size_text(size: int | None) -> str | None:

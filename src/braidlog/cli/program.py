@@ -42,6 +42,7 @@ NOUNS: Final = {
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "users": "who may log in with SCRAM, and with which password",
     "tokens": "delegation tokens, with which programs log in in a user's name",
+    "acls": "who may do what to topics, groups and other resources",
     "certs": "certificates for trying TLS out",
     "transactions": "list and describe transactions, find and abort hanging ones",
     "perf": "measure how fast topics are written and read from here",

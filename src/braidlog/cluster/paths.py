@@ -35,6 +35,14 @@ DELEGATION_TOKENS: Final = "/delegation_token/tokens"
 TOKEN_CHANGES: Final = "/delegation_token/token_changes"
 TOKEN_CHANGE: Final = "/delegation_token/token_changes/token_change_"
 
+# Made by the first broker that has an authorizer; below each of the first two is a node for every type of resource.
+LITERAL_ACLS: Final = "/kafka-acl"
+PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
+LITERAL_ACL_CHANGES: Final = "/kafka-acl-changes"
+PREFIXED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
+# The first part of a notification's name, in either directory.
+ACL_CHANGE: Final = "acl_changes_"
+
 # Kafka keeps settings of groups in KRaft alone; here they lie where its other ones do.
 CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
 

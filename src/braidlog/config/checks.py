@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braidlog.config.authorizer import authorizer_settings
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.protocol_errors import InvalidConfigError
 
@@ -15,6 +16,7 @@ def check_broker(settings: BrokerSettings) -> None:
     _check_network(settings)
     _check_replication(settings)
     _check_groups(settings)
+    authorizer_settings(settings)
 
 
 def _require(good: bool, problem: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from braidlog.config import known
+from braidlog.config.authorizer import authorizer_warnings
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import check_broker
 from braidlog.config.listeners import parse_listeners
@@ -72,7 +73,7 @@ def load_settings(
         parse_listeners(settings)
     except InvalidConfigError as problem:
         raise UserError(str(problem.message)) from problem
-    warnings += unprotected(settings)
+    warnings += (*authorizer_warnings(settings), *unprotected(settings))
     if any(key.startswith(known.LISTENER_PREFIX) for key in texts):
         from braidlog.config.listeners import overrides_without_effect
 

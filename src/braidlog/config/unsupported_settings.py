@@ -75,8 +75,7 @@ def _set_keys(settings: BrokerSettings) -> list[str]:
 
 def _has_no_effect(key: str) -> bool:
     setting = known.broker_setting_for(key)
-    # The authorizer that has a ZooKeeper of its own is not there, whatever its connection would be.
-    return setting is not None and (setting.no_effect is not None or key.startswith(known.AUTHORIZER_PREFIX))
+    return setting is not None and setting.no_effect is not None
 
 
 def _refused(settings: BrokerSettings, keys: Iterable[str]) -> list[str]:

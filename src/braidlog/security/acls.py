@@ -8,9 +8,9 @@ outweighs all that allow. Nothing here waits, logs or remembers decisions; `AclR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 
 class AclOperation(IntEnum):
@@ -82,6 +82,20 @@ class Permission(IntEnum):
         return cls.UNKNOWN
 
 
+_Kind = TypeVar("_Kind", bound=IntEnum)
+
+
+def written(member: IntEnum) -> str:
+    """As rules in the store, Kafka's tools and audit lines have it: `ClusterAction`."""
+    return "".join(word.capitalize() for word in member.name.split("_"))
+
+
+def read_as(kind: type[_Kind], text: str) -> _Kind | None:
+    """What `written` wrote, also in other letter cases and with underscores."""
+    plain = text.replace("_", "").replace("-", "").casefold()
+    return next((each for each in kind if each.name.replace("_", "").casefold() == plain), None)
+
+
 # What access to the cluster as a whole is written down as.
 CLUSTER_NAME: Final = "kafka-cluster"
 WILDCARD: Final = "*"
@@ -120,6 +134,15 @@ def operations_of(bits: int) -> frozenset[AclOperation] | None:
     return frozenset(each for each in AclOperation if each > AclOperation.ANY and bits >> each & 1)
 
 
+class ResourcePattern(NamedTuple):
+    """Which resources rules are about."""
+
+    resource_type: AclResourceType
+    name: str
+    # LITERAL or PREFIXED.
+    pattern_type: PatternType
+
+
 class Acl(NamedTuple):
     """One rule: a principal such as `User:alice`, from a host (`*`: any), may or may not do something to a resource."""
 
@@ -130,6 +153,10 @@ class Acl(NamedTuple):
     permission: Permission = Permission.ALLOW
     host: str = "*"
     pattern_type: PatternType = PatternType.LITERAL
+
+    @property
+    def pattern(self) -> ResourcePattern:
+        return ResourcePattern(self.resource_type, self.resource_name, self.pattern_type)
 
 
 class AclFilter(NamedTuple):
@@ -145,20 +172,21 @@ class AclFilter(NamedTuple):
 
     def matches(self, acl: Acl) -> bool:
         return (
-            self.resource_type in (AclResourceType.ANY, acl.resource_type)
-            and self._matches_pattern(acl)
+            self.matches_pattern(acl.pattern)
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
             and self.operation in (AclOperation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
         )
 
-    def _matches_pattern(self, acl: Acl) -> bool:
-        if self.pattern_type == PatternType.MATCH:
-            return self.resource_name is None or applies(acl, self.resource_name)
-        if self.pattern_type not in (PatternType.ANY, acl.pattern_type):
+    def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
-        return self.resource_name in (None, acl.resource_name)
+        if self.pattern_type == PatternType.MATCH:
+            return self.resource_name is None or applies(pattern, self.resource_name)
+        if self.pattern_type not in (PatternType.ANY, pattern.pattern_type):
+            return False
+        return self.resource_name in (None, pattern.name)
 
 
 class Resource(NamedTuple):
@@ -177,20 +205,34 @@ class Decision(NamedTuple):
     reason: str
 
 
-def applies(acl: Acl, name: str) -> bool:
-    """Whether the rule is about a resource of this name (and the rule's type)."""
-    if acl.pattern_type == PatternType.PREFIXED:
-        return name.startswith(acl.resource_name)
-    return acl.resource_name in (name, WILDCARD)
+def applies(pattern: ResourcePattern, name: str) -> bool:
+    """Whether the pattern is about a resource of this name (and the pattern's type)."""
+    if pattern.pattern_type == PatternType.PREFIXED:
+        return name.startswith(pattern.name)
+    return pattern.name in (name, WILDCARD)
+
+
+def in_words(acl: Acl) -> str:
+    return (
+        f"{acl.permission.name.lower()} {acl.principal} from {acl.host} to {written(acl.operation)} "
+        f"{in_words_of(acl.pattern)}"
+    )
+
+
+def in_words_of(pattern: ResourcePattern) -> str:
+    kind = pattern.resource_type.name.lower().replace("_", " ")
+    if pattern.pattern_type == PatternType.PREFIXED:
+        return f"every {kind} whose name begins with {pattern.name!r}"
+    return f"{kind} {pattern.name!r}"
 
 
 class _TypeRules:
     """The rules about one type of resource, found by name: literal ones, and prefixes by their lengths."""
 
-    def __init__(self) -> None:
-        self.literal: dict[str, list[Acl]] = {}
-        self.prefixed: dict[str, list[Acl]] = {}
-        self.prefix_lengths: list[int] = []
+    def __init__(self, literal: dict[str, tuple[Acl, ...]], prefixed: dict[str, tuple[Acl, ...]]) -> None:
+        self.literal = literal
+        self.prefixed = prefixed
+        self.prefix_lengths = sorted({len(prefix) for prefix in prefixed})
 
     def applying_to(self, name: str) -> Iterator[Acl]:
         yield from self.literal.get(name, ())
@@ -202,23 +244,81 @@ class _TypeRules:
             yield from self.prefixed.get(name[:length], ())
 
 
+_NO_RULES: Final = _TypeRules({}, {})
+
+
+def _of_pattern_types(rules: _TypeRules) -> tuple[tuple[PatternType, dict[str, tuple[Acl, ...]]], ...]:
+    return (PatternType.LITERAL, rules.literal), (PatternType.PREFIXED, rules.prefixed)
+
+
 class AclRules:
-    """Decides by a set of rules, which does not change: a change of the rules makes another one."""
+    """Decides by a set of rules, which does not change: `replacing` makes another one."""
 
     def __init__(
         self, acls: Iterable[Acl], super_users: frozenset[str] = frozenset(), *, allow_if_none_found: bool = False
     ) -> None:
         self.super_users = super_users
         self.allow_if_none_found = allow_if_none_found
-        # A dict as an ordered set: each rule once, in a stable order.
-        self.acls: tuple[Acl, ...] = tuple(sorted(dict.fromkeys(acls)))
         self._by_type: dict[AclResourceType, _TypeRules] = {}
-        for acl in self.acls:
-            rules = self._by_type.setdefault(acl.resource_type, _TypeRules())
-            by_name = rules.prefixed if acl.pattern_type == PatternType.PREFIXED else rules.literal
-            by_name.setdefault(acl.resource_name, []).append(acl)
-        for rules in self._by_type.values():
-            rules.prefix_lengths = sorted({len(prefix) for prefix in rules.prefixed})
+        by_pattern: dict[ResourcePattern, list[Acl]] = {}
+        for acl in acls:
+            by_pattern.setdefault(acl.pattern, []).append(acl)
+        self._replace(by_pattern)
+
+    def replacing(self, changes: Mapping[ResourcePattern, Iterable[Acl]]) -> AclRules:
+        """These rules, but for those about some patterns; the others are not looked at one by one."""
+        changed = AclRules((), self.super_users, allow_if_none_found=self.allow_if_none_found)
+        changed._by_type = dict(self._by_type)
+        changed._replace(changes)
+        return changed
+
+    def _replace(self, changes: Mapping[ResourcePattern, Iterable[Acl]]) -> None:
+        of_type: dict[AclResourceType, tuple[dict[str, tuple[Acl, ...]], dict[str, tuple[Acl, ...]]]] = {}
+        for pattern, acls in changes.items():
+            if pattern.resource_type not in of_type:
+                known = self._by_type.get(pattern.resource_type, _NO_RULES)
+                of_type[pattern.resource_type] = dict(known.literal), dict(known.prefixed)
+            by_name = of_type[pattern.resource_type][pattern.pattern_type == PatternType.PREFIXED]
+            # Each rule once, in a stable order.
+            rules = tuple(sorted(set(acls)))
+            if rules:
+                by_name[pattern.name] = rules
+            else:
+                by_name.pop(pattern.name, None)
+        for resource_type, (literal, prefixed) in of_type.items():
+            self._by_type[resource_type] = _TypeRules(literal, prefixed)
+
+    @property
+    def count(self) -> int:
+        of_types = self._by_type.values()
+        return sum(
+            len(acls) for each in of_types for by_name in (each.literal, each.prefixed) for acls in by_name.values()
+        )
+
+    @property
+    def acls(self) -> list[Acl]:
+        """All of them, sorted."""
+        return self.find(AclFilter())
+
+    def find(self, which: AclFilter) -> list[Acl]:
+        """Those that a filter means, sorted."""
+        return sorted(acl for pattern in self.patterns(which) for acl in self.about(pattern) if which.matches(acl))
+
+    def patterns(self, which: AclFilter | None = None) -> Iterator[ResourcePattern]:
+        """What there are rules about, of what a filter means."""
+        wanted = which or AclFilter()
+        for resource_type, rules in self._by_type.items():
+            if wanted.resource_type in (AclResourceType.ANY, resource_type):
+                for pattern_type, by_name in _of_pattern_types(rules):
+                    for name in by_name:
+                        pattern = ResourcePattern(resource_type, name, pattern_type)
+                        if wanted.matches_pattern(pattern):
+                            yield pattern
+
+    def about(self, pattern: ResourcePattern) -> tuple[Acl, ...]:
+        """The rules about this very pattern."""
+        rules = self._by_type.get(pattern.resource_type, _NO_RULES)
+        return dict(_of_pattern_types(rules))[pattern.pattern_type].get(pattern.name, ())
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: Resource) -> Decision:
         """Whether the principal, connected from the host, may do this."""
@@ -230,10 +330,11 @@ class AclRules:
             if self.allow_if_none_found:
                 return Decision(True, None, "no rule is about this resource (allow.everyone.if.no.acl.found)")
             return Decision(False, None, "no rule is about this resource")
-        denying = _first(applying, Permission.DENY, principal, host, (operation,))
+        hosts = _spellings(host)
+        denying = _first(applying, Permission.DENY, principal, hosts, (operation,))
         if denying is not None:
             return Decision(False, denying, "a rule denies it")
-        allowing = _first(applying, Permission.ALLOW, principal, host, (operation, *_IMPLIED_BY.get(operation, ())))
+        allowing = _first(applying, Permission.ALLOW, principal, hosts, (operation, *_IMPLIED_BY.get(operation, ())))
         if allowing is not None:
             return Decision(True, allowing, "a rule allows it")
         return Decision(False, None, "no rule allows it")
@@ -244,13 +345,14 @@ class AclRules:
         """Whether there may be any resource of this type to which the principal may do this (KIP-679)."""
         if principal in self.super_users:
             return True
-        rules = self._by_type.get(resource_type, _TypeRules())
+        rules = self._by_type.get(resource_type, _NO_RULES)
+        hosts = _spellings(host)
 
-        def some(by_name: dict[str, list[Acl]], permission: Permission) -> set[str]:
+        def some(by_name: dict[str, tuple[Acl, ...]], permission: Permission) -> set[str]:
             return {
                 name
                 for name, acls in by_name.items()
-                if _first(acls, permission, principal, host, (operation,)) is not None
+                if _first(acls, permission, principal, hosts, (operation,)) is not None
             }
 
         denied = some(rules.literal, Permission.DENY)
@@ -273,14 +375,35 @@ class AclRules:
 
 
 def _first(
-    acls: Iterable[Acl], permission: Permission, principal: str, host: str, operations: tuple[AclOperation, ...]
+    acls: Iterable[Acl],
+    permission: Permission,
+    principal: str,
+    hosts: tuple[str, ...],
+    operations: tuple[AclOperation, ...],
 ) -> Acl | None:
     for acl in acls:
         if (
             acl.permission == permission
             and acl.principal in (principal, WILDCARD_PRINCIPAL)
-            and acl.host in (host, WILDCARD)
+            and acl.host in hosts
             and (acl.operation == AclOperation.ALL or acl.operation in operations)
         ):
             return acl
     return None
+
+
+def _spellings(host: str) -> tuple[str, ...]:
+    """How rules may write the address: `::1` is 0:0:0:0:0:0:0:1 to Kafka's brokers."""
+    if ":" not in host:
+        return (WILDCARD, host)
+    from ipaddress import IPv6Address
+
+    address, percent, zone = host.partition("%")
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return (WILDCARD, host)
+    if parsed.ipv4_mapped is not None:
+        return (WILDCARD, host, str(parsed.ipv4_mapped))
+    groups = ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return (WILDCARD, host, groups + percent + zone)

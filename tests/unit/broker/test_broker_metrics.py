@@ -7,6 +7,7 @@ from braidlog.broker.broker_metrics import LoopLag, broker_metrics, http_pages
 from braidlog.broker.server import Server
 from braidlog.core.errors import StorageFault
 from braidlog.metric_names import CATALOGUE
+from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from support.in_process_server import answer, on_server
 
@@ -35,6 +36,25 @@ def test_the_page_has_what_the_broker_knows(tmp_path: Path) -> None:
         assert shown <= {re.sub(r"_count$", "", name) for name in CATALOGUE}
 
     on_server(tmp_path, check)
+
+
+def test_what_the_authorizer_counts(tmp_path: Path) -> None:
+    async def check(server: Server) -> None:
+        rule = AclCreation(
+            resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+        )
+        await answer(server, "CreateAcls", 3, CreateAclsRequest(creations=[rule]))
+        found = numbers(broker_metrics(server).text())
+        assert found["kafka_server_authorizer_metrics_authorization_allowed_total"] == 1
+        assert found["kafka_server_authorizer_metrics_authorization_denied_total"] == 0
+        assert found["kafka_server_authorizer_metrics_acls_total_count"] == 1
+
+    on_server(
+        tmp_path,
+        check,
+        authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
+        super_users="User:ANONYMOUS",
+    )
 
 
 def test_health_and_readiness(tmp_path: Path) -> None:

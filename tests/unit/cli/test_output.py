@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 
-from braidlog.cli.output import Progress, report, show, show_one
+from braidlog.cli.output import Progress, confirm, report, show, show_one
+from braidlog.core.errors import UserError
 
 
 def test_a_table_lines_up(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,3 +56,31 @@ def test_progress_on_a_terminal_leaves_no_trace(
     progress.show("half")
     progress.clear()
     assert capsys.readouterr().err == "\rhalf\r    \r"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("answer", ["y\n", " YES \n"])
+def test_a_person_agrees(answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    confirm("end it", False)
+    captured = capsys.readouterr()
+    assert captured.err == "This will end it. Go on? [y/N] "
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "", "yeah\n"])
+def test_a_person_does_not(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    with pytest.raises(UserError, match="nothing was done"):
+        confirm("end it", False)
+
+
+def test_a_script_has_to_agree_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(UserError, match="this would end it; add --yes to do it"):
+        confirm("end it", False)
+    confirm("end it", True)

@@ -21,10 +21,6 @@ from braidlog.core.protocol_errors import InvalidConfigError
 KRAFT = {"node.id": "1", "controller.listener.names": "CONTROLLER", "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
 
 REFUSED = [
-    {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
-    {"super.users": "User:admin"},
-    {"allow.everyone.if.no.acl.found": "false"},
-    {"authorizer.zookeeper.url": "z:2181"},
     {"create.topic.policy.class.name": "com.example.Policy"},
     {"alter.config.policy.class.name": "com.example.Policy"},
     {"client.quota.callback.class": "com.example.Quotas"},
@@ -48,8 +44,9 @@ REFUSED = [
 ]
 HARMLESS = [
     {"authorizer.class.name": ""},
-    {"super.users": ""},
-    {"allow.everyone.if.no.acl.found": "true"},
+    {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:admin"},
+    {"allow.everyone.if.no.acl.found": "false"},
+    {"authorizer.zookeeper.url": "z:2181", "zookeeper.connect": "z:2181"},
     {"create.topic.policy.class.name": ""},
     {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
     {"ssl.client.auth": "required"},
@@ -107,25 +104,21 @@ def test_every_refused_setting_is_tried_here() -> None:
 
 
 def test_what_an_authorizer_reads_by_itself_is_known() -> None:
-    file = ["authorizer.zookeeper.session.timeout.ms=5", "authorizer.zookeeper.ssl.client.enable=true"]
+    file = ["authorizer.zookeeper.session.timeout.ms=18000", "authorizer.zookeeper.ssl.client.enable=false"]
     loaded = load_settings(None, {"KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "TRUE"}, file)
     assert loaded.warnings == []
     assert loaded.settings.get("allow.everyone.if.no.acl.found") is True
-    assert without_effect(loaded.settings) == [
-        "allow.everyone.if.no.acl.found",
-        "authorizer.zookeeper.session.timeout.ms",
-        "authorizer.zookeeper.ssl.client.enable",
-    ]
+    assert without_effect(loaded.settings) == []
 
 
 def test_all_refusals_come_at_once_with_the_place_of_each(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("num.partitions=1\nauthorizer.class.name=a.B\nfoo.bar=1\n")
+    file.write_text("num.partitions=1\npassword.encoder.secret=s\nfoo.bar=1\n")
     with pytest.raises(UnsupportedSettingsError) as refused:
-        load_settings(str(file), {"KAFKA_CONTROL_PLANE_LISTENER_NAME": "C"}, ["super.users=User:a"])
+        load_settings(str(file), {"KAFKA_CONTROL_PLANE_LISTENER_NAME": "C"}, ["quota.producer.default=5"])
     lines = str(refused.value).split("\n")
     assert [line.partition(": ")[0] for line in lines] == [
-        f"{file}:2", "environment variable KAFKA_CONTROL_PLANE_LISTENER_NAME", "--set super.users",
+        f"{file}:2", "environment variable KAFKA_CONTROL_PLANE_LISTENER_NAME", "--set quota.producer.default",
     ]  # fmt: skip
     assert refused.value.warnings == [f"{file}:3: unknown setting foo.bar"]
     assert refused.value.settings.get("num.partitions") == 1
@@ -140,29 +133,29 @@ def test_the_allowance_of_a_setting_holds_for_each_listener() -> None:
 
 
 def test_a_setting_with_an_effect_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = known.broker_setting("authorizer.class.name")
+    setting = known.broker_setting("principal.builder.class")
     assert setting is not None
     monkeypatch.setattr(setting, "no_effect", None)
-    assert find_unsupported(BrokerSettings({"authorizer.class.name": "a.B"}), {}) == []
+    assert find_unsupported(BrokerSettings({"principal.builder.class": "a.B"}), {}) == []
 
 
 def test_changes_at_run_time() -> None:
     change = {"listener.name.plaintext.principal.builder.class": "a.B"}
     with pytest.raises(InvalidConfigError, match=r"listener.name.plaintext.principal.builder.class has no effect \("):
         check_changes(change, BrokerSettings())
-    with pytest.raises(InvalidConfigError, match=r"super.users has no effect \("):
-        check_changes({"super.users": "User:a"}, BrokerSettings())
+    with pytest.raises(InvalidConfigError, match=r"quota.producer.default has no effect \("):
+        check_changes({"quota.producer.default": "5"}, BrokerSettings())
     check_changes({"ssl.client.auth": "none", "log.retention.ms": "5"}, BrokerSettings())
     check_changes(change, BrokerSettings({"braidlog.allow.settings.without.effect": "principal.builder.class"}))
     # One that was written before the start is no reason to refuse another.
-    check_changes({"log.retention.ms": "5"}, BrokerSettings({"authorizer.class.name": "a.B"}))
+    check_changes({"log.retention.ms": "5"}, BrokerSettings({"principal.builder.class": "a.B"}))
     stored, _ = BrokerSettings().with_dynamic(default={}, broker=change)
     assert len(unprotected(stored)) == 1
 
 
 def test_the_others_without_effect_are_listed() -> None:
     settings = BrokerSettings(
-        {"num.io.threads": "3", "authorizer.class.name": "a.B", "num.partitions": "2", "my.own": "1",
+        {"num.io.threads": "3", "principal.builder.class": "a.B", "num.partitions": "2", "my.own": "1",
          "listener.name.a.ssl.engine.factory.class": "a.B"},
         dynamic_default={"background.threads": "3"},
     )  # fmt: skip

@@ -19,7 +19,10 @@ from braidlog.security.acls import (
     Permission,
     Resource,
     applies,
+    in_words,
     operations_of,
+    read_as,
+    written,
 )
 
 ORDERS = Resource(AclResourceType.TOPIC, "orders")
@@ -140,7 +143,7 @@ ACLS = st.builds(
 
 @given(st.lists(ACLS, max_size=12), NAMES, st.booleans())
 def test_the_index_finds_what_a_look_at_every_rule_finds(acls: list[Acl], name: str, default: bool) -> None:
-    about = [each for each in acls if each.resource_type == AclResourceType.TOPIC and applies(each, name)]
+    about = [each for each in acls if each.resource_type == AclResourceType.TOPIC and applies(each.pattern, name)]
 
     def matching(permission: Permission, operations: set[AclOperation]) -> bool:
         return any(
@@ -173,3 +176,71 @@ def test_a_broker_that_does_not_say_says_nothing() -> None:
 
 def test_a_number_of_a_later_version_is_unknown() -> None:
     assert AclOperation(99) is AclOperation.UNKNOWN
+
+
+@given(
+    before=st.lists(ACLS, max_size=8),
+    after=st.lists(ACLS, max_size=8),
+    name=NAMES,
+    everyone=st.booleans(),
+)
+def test_rules_that_are_replaced_are_as_if_made_anew(
+    before: list[Acl], after: list[Acl], name: str, everyone: bool
+) -> None:
+    first = AclRules(before, allow_if_none_found=everyone)
+    kept = first.acls
+    changed = {each.pattern for each in (*before[::2], *after)}
+    wanted = [*(each for each in before if each.pattern not in changed), *after]
+    replaced = first.replacing({each: [acl for acl in after if acl.pattern == each] for each in changed})
+    made = AclRules(wanted, allow_if_none_found=everyone)
+    assert replaced.acls == made.acls
+    assert replaced.count == len(made.acls)
+    assert set(replaced.patterns()) == set(made.patterns()) == {each.pattern for each in wanted}
+    about = Resource(AclResourceType.TOPIC, name)
+    for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE):
+        assert may(replaced, operation, about) == may(made, operation, about)
+    assert first.acls == kept
+
+
+@pytest.mark.parametrize("kind", [AclOperation, AclResourceType, PatternType, Permission])
+def test_names_are_read_as_they_are_written(kind: type[AclOperation]) -> None:
+    for each in kind:
+        assert read_as(kind, written(each)) is each
+        assert read_as(kind, each.name) is each
+        assert read_as(kind, each.name.lower().replace("_", "-")) is each
+    assert read_as(kind, "Fly") is None
+
+
+def test_names_are_kafkas() -> None:
+    assert written(AclResourceType.TRANSACTIONAL_ID) == "TransactionalId"
+    assert written(AclOperation.CLUSTER_ACTION) == "ClusterAction"
+    assert written(AclOperation.READ) == "Read"
+    assert written(Permission.ALLOW) == "Allow"
+
+
+@pytest.mark.parametrize(
+    ("peer", "ruled", "fits"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::1", "::1", True),
+        ("::1", "0:0:0:0:0:0:0:1", True),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("2001:db8::a", "2001:db8:0:0:0:0:0:a", True),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0", True),
+        ("::1", "0:0:0:0:0:0:0:2", False),
+        ("not:an:address", "not:an:address", True),
+    ],
+)
+def test_an_address_as_kafka_writes_it(peer: str, ruled: str, fits: bool) -> None:
+    rules = AclRules([READ_ORDERS._replace(host=ruled)])
+    assert rules.decide("User:ann", peer, AclOperation.READ, ORDERS).allowed == fits
+    assert rules.decide_by_type("User:ann", peer, AclOperation.READ, AclResourceType.TOPIC) == fits
+
+
+def test_a_rule_in_words() -> None:
+    assert in_words(READ_ORDERS) == "allow User:ann from * to Read topic 'orders'"
+    denied = READ_ORDERS._replace(
+        permission=Permission.DENY, host="10.0.0.1", resource_name="or", pattern_type=PatternType.PREFIXED
+    )
+    assert in_words(denied) == "deny User:ann from 10.0.0.1 to Read every topic whose name begins with 'or'"

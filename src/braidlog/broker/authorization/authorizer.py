@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
+from braidlog.broker.authorization.audit_log import AuditLog, log
 from braidlog.core.principal import USER
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
 from braidlog.net.exchange import Exchange
@@ -22,10 +23,10 @@ from braidlog.security.acls import (
     Resource,
 )
 
-log = logging.getLogger("braidlog.authorizer")
-
 # Decisions that are remembered; when there are more, all are forgotten.
 _MOST_DECISIONS: Final = 50_000
+# A client may ask about names of any length; longer ones are decided about each time.
+_LONGEST_NAME: Final = 255
 
 
 def _bits(operations: Iterable[AclOperation]) -> int:
@@ -33,6 +34,10 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 
 
 _ALL_BITS: Final = {resource_type: _bits(operations) for resource_type, operations in OPERATIONS.items()}
+
+
+# Who (without the type), from where, operation, type and name of the resource; no name: some resource of the type.
+_Key: TypeAlias = "tuple[str, str, int, int, str | None]"
 
 
 class Authorizer:
@@ -100,13 +105,17 @@ def principal_of(exchange: Exchange) -> str:
 
 
 class AclAuthorizer(Authorizer):
-    """Decides by rules that may be replaced at any time."""
+    """Decides by rules that may be replaced at any time, and writes down what it denied."""
 
     enabled = True
 
-    def __init__(self, rules: AclRules) -> None:
+    def __init__(self, rules: AclRules, audit: AuditLog) -> None:
         self._rules = rules
-        self._decisions: dict[tuple[str, str, int, int, str], bool] = {}
+        self._audit = audit
+        self._decisions: dict[_Key, bool] = {}
+        # For the metrics page.
+        self.allowed_count = 0
+        self.denied_count = 0
 
     @property
     def rules(self) -> AclRules:
@@ -130,22 +139,54 @@ class AclAuthorizer(Authorizer):
         key = (channel.principal, channel.peer_host, int(operation), int(resource_type), name)
         allowed = self._decisions.get(key)
         if allowed is None:
-            allowed = self._rules.decide(
-                principal_of(exchange), channel.peer_host, operation, Resource(resource_type, name)
-            ).allowed
-            if len(self._decisions) >= _MOST_DECISIONS:
-                self._decisions.clear()
-            self._decisions[key] = allowed
+            allowed = self._decide(key, operation, resource_type, name)
+        # All that a decision which is known costs.
+        if allowed:
+            self.allowed_count += 1
+            if log.isEnabledFor(logging.DEBUG):
+                self._audit.granted(exchange, principal_of(exchange), operation, resource_type, name)
+        elif log_if_denied:
+            self.denied_count += 1
+            self._audit.denied(exchange, principal_of(exchange), operation, resource_type, name)
         return allowed
 
     def authorize_by_resource_type(
         self, exchange: Exchange, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
-        return self._rules.decide_by_type(principal_of(exchange), exchange.channel.peer_host, operation, resource_type)
+        channel = exchange.channel
+        key = (channel.principal, channel.peer_host, int(operation), int(resource_type), None)
+        allowed = self._decisions.get(key)
+        if allowed is None:
+            allowed = self._decide(key, operation, resource_type, None)
+        if allowed:
+            self.allowed_count += 1
+            if log.isEnabledFor(logging.DEBUG):
+                self._audit.granted(exchange, principal_of(exchange), operation, resource_type, None)
+        else:
+            self.denied_count += 1
+            self._audit.denied(exchange, principal_of(exchange), operation, resource_type, None)
+        return allowed
+
+    def _decide(self, key: _Key, operation: AclOperation, resource_type: AclResourceType, name: str | None) -> bool:
+        """By the rules, and remember it; without a name: for some resource of the type."""
+        principal, host = f"{USER}:{key[0]}", key[1]
+        if name is None:
+            allowed = self._rules.decide_by_type(principal, host, operation, resource_type)
+        else:
+            allowed = self._rules.decide(principal, host, operation, Resource(resource_type, name)).allowed
+        if name is None or len(name) <= _LONGEST_NAME:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = allowed
+        return allowed
 
     def authorized_operations(self, exchange: Exchange, resource_type: AclResourceType, name: str) -> int:
-        return _bits(
-            operation
-            for operation in OPERATIONS[resource_type]
-            if self.authorize(exchange, operation, resource_type, name, log_if_denied=False)
-        )
+        channel = exchange.channel
+        allowed: list[AclOperation] = []
+        for operation in OPERATIONS[resource_type]:
+            key = (channel.principal, channel.peer_host, int(operation), int(resource_type), name)
+            # Neither counted nor logged: nothing is granted by it.
+            known = self._decisions.get(key)
+            if self._decide(key, operation, resource_type, name) if known is None else known:
+                allowed.append(operation)
+        return _bits(allowed)

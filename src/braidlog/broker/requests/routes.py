@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
     from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest
+    from braidlog.wire.generated.create_acls import CreateAclsRequest
     from braidlog.wire.generated.create_delegation_token import CreateDelegationTokenRequest
     from braidlog.wire.generated.create_partitions import CreatePartitionsRequest
     from braidlog.wire.generated.create_topics import CreateTopicsRequest
+    from braidlog.wire.generated.delete_acls import DeleteAclsRequest
     from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
     from braidlog.wire.generated.delete_records import DeleteRecordsRequest
     from braidlog.wire.generated.delete_topics import DeleteTopicsRequest
+    from braidlog.wire.generated.describe_acls import DescribeAclsRequest
     from braidlog.wire.generated.describe_cluster import DescribeClusterRequest
     from braidlog.wire.generated.describe_configs import DescribeConfigsRequest
     from braidlog.wire.generated.describe_delegation_token import DescribeDelegationTokenRequest
@@ -299,6 +302,24 @@ def _describe_delegation_token(broker: Broker) -> ReturningHandler[DescribeDeleg
     return DescribeDelegationTokenHandler(broker.delegation_tokens)
 
 
+def _describe_acls(broker: Broker) -> ReturningHandler[DescribeAclsRequest]:
+    from braidlog.broker.handlers.security.acls import DescribeAclsHandler
+
+    return DescribeAclsHandler(broker.acls, broker.authorizer)
+
+
+def _create_acls(broker: Broker) -> ReturningHandler[CreateAclsRequest]:
+    from braidlog.broker.handlers.security.acls import CreateAclsHandler
+
+    return CreateAclsHandler(broker.acls, broker.authorizer)
+
+
+def _delete_acls(broker: Broker) -> ReturningHandler[DeleteAclsRequest]:
+    from braidlog.broker.handlers.security.acls import DeleteAclsHandler
+
+    return DeleteAclsHandler(broker.acls, broker.authorizer)
+
+
 # Groups
 
 
@@ -496,6 +517,9 @@ RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
+    ApiKey.DESCRIBE_ACLS: _describe_acls,
+    ApiKey.CREATE_ACLS: _create_acls,
+    ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.CREATE_DELEGATION_TOKEN: _create_delegation_token,
     ApiKey.RENEW_DELEGATION_TOKEN: _renew_delegation_token,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _expire_delegation_token,

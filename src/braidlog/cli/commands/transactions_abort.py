@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from typing import Final
 
 from braidlog.cli.options import connect, offset_number, partition_number
-from braidlog.cli.output import report
+from braidlog.cli.output import confirm, report
 from braidlog.cli.topic_selection import transactional_id
 from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.transactions import ActiveProducer, TransactionState
@@ -66,7 +65,7 @@ def _abort_id(options: argparse.Namespace) -> int:
             report(f"{name} has no open transaction (state {found.state}); nothing was done", row, options.output)
             return 0
         count = len(found.partitions)
-        _confirm(
+        confirm(
             f"abort the transaction of {name} in {count} partition{'' if count == 1 else 's'} and fence its producer "
             f"{found.producer_id} (epoch {found.producer_epoch})",
             options.yes,
@@ -89,7 +88,7 @@ def _abort_hanging(options: argparse.Namespace) -> int:
                 f"the transaction at offset {options.start_offset} of {place} does not hang: the coordinator of {name} "
                 f"will end it; `braidlog transactions abort --transactional-id {name}` aborts it now"
             )
-        _confirm(
+        confirm(
             f"write an abort marker for producer {producer.producer_id} (epoch {producer.producer_epoch}) to {place}, "
             f"whose transaction starts at offset {options.start_offset}",
             options.yes,
@@ -113,14 +112,3 @@ def _starting_at(producers: Iterable[ActiveProducer], place: TopicPartition, sta
         others = f"open ones start at {', '.join(map(str, sorted(open_at)))}" if open_at else "none is open there"
         raise UserError(f"no open transaction of {place} starts at offset {start}; {others}")
     return open_at[start]
-
-
-def _confirm(what: str, agreed: bool) -> None:
-    """Ask a person; a script has to have agreed beforehand."""
-    if agreed:
-        return
-    if not sys.stdin.isatty():
-        raise UserError(f"this would {what}; add --yes to do it")
-    print(f"This will {what}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UserError("nothing was done")

@@ -11,7 +11,7 @@ from braidlog.config.setting import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW,
 ONE_LOOP: Final = "one event loop serves every connection; add brokers to use more cores"
 ONE_IN_WORK: Final = "each connection has one request in work and the next waits in its socket"
 SETUP: Final = "connections between brokers have one setup timeout"
-SECURITY: Final = "ACLs are not there yet"
+AUTHORIZER: Final = "the authorizer is ready before any listener opens"
 RELEASES: Final = "every released version of every API is always on, unreleased ones never"
 EVENTS: Final = "waiting requests complete by events and leave nothing to purge"
 ONE_PLANE: Final = "controller and data requests share their listeners"
@@ -52,7 +52,7 @@ SETTINGS: Final = (
     Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", MEDIUM, rule=SECURITY_PROTOCOL,
         doc="Security protocol between brokers, where inter.broker.listener.name is not set.",
     ),
-    Setting("early.start.listeners", STRING, None, HIGH, no_effect=SECURITY,
+    Setting("early.start.listeners", STRING, None, HIGH, no_effect=AUTHORIZER,
         doc="Listeners that open before the authorizer is ready.",
     ),
     Setting("socket.send.buffer.bytes", INT, 102_400, HIGH,

@@ -21,13 +21,11 @@ from braidlog.config.setting import (
     Setting,
 )
 
-SECURITY: Final = "ACLs are not there yet"
 JAVA: Final = "Java classes and providers cannot be loaded"
 TOKENS: Final = "a token is fetched when a connection to another broker needs one"
 KERBEROS: Final = "a broker accepts Kerberos logins with its keytab, and makes none itself"
 ENCODER: Final = "passwords changed at run time are not stored encrypted"
 # What happens while a setting that protects has no effect.
-OPEN: Final = "every client can do everything"
 ANONYMOUS: Final = "clients are not authenticated, and every client can do everything"
 
 _OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer."
@@ -39,9 +37,9 @@ SIGNED_TOKENS: Final = (
 UNSECURED_TOKENS: Final = f"{_OAUTHBEARER}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 
 SETTINGS: Final = (
-    Setting("authorizer.class.name", STRING, "", LOW, rule=NOT_NULL, no_effect=SECURITY, protects=OPEN,
-        doc="Who decides about access; a value that ends in AclAuthorizer or StandardAuthorizer means the "
-        "built-in ACLs, empty allows everything.",
+    Setting("authorizer.class.name", STRING, "", LOW, rule=NOT_NULL,
+        doc="Who decides about access: kafka.security.authorizer.AclAuthorizer and "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer mean the ACLs in the store, empty allows everything.",
     ),
     Setting("connections.max.reauth.ms", LONG, 0, MEDIUM,
         doc="How long a SASL session lasts before the client must authenticate again; 0 never asks.",

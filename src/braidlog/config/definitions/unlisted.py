@@ -9,22 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.definitions.quotas import QUOTAS, UNLIMITED
-from braidlog.config.definitions.security import OPEN, SECURITY
 from braidlog.config.log_settings import MAX_LONG
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, HIGH, LONG, MEDIUM, STRING, Setting
 
 SETTINGS: Final = (
-    Setting("super.users", STRING, "", MEDIUM, no_effect=SECURITY, protects=OPEN,
+    Setting("super.users", STRING, "", MEDIUM,
         doc="Users who may do everything whatever the ACLs say, as User:name, with semicolons between them.",
     ),
-    # True is what holds while there are no ACLs.
-    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, MEDIUM, no_effect=SECURITY, protects=OPEN,
-        harmless=lambda value, settings: value is True,
-        doc="Whether everybody may use what no ACL speaks of.",
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, MEDIUM,
+        doc="Whether everybody may use what no ACL is about.",
     ),
-    Setting("authorizer.zookeeper.url", STRING, None, MEDIUM, no_effect=SECURITY, protects=OPEN,
-        doc="ZooKeeper servers that hold the ACLs, where they are not those of zookeeper.connect.",
+    Setting("authorizer.zookeeper.url", STRING, None, MEDIUM,
+        doc="ZooKeeper servers that hold the ACLs; has to be the same as zookeeper.connect.",
     ),
     Setting("quota.producer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=QUOTAS, protects=UNLIMITED,
         doc="Obsolete: bytes per second that a client may produce, where nothing is said of it.",

@@ -152,8 +152,12 @@ def test_secrets_are_for_their_creator_alone(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/brokers", "/controller", "/config/topics/t", "/delegation_token", "/consumers/group"]
-)
+    "path",
+    [
+        "/brokers", "/controller", "/config/topics/t", "/delegation_token", "/consumers/group", "/kafka-acl/Topic/t",
+        "/kafka-acl-extended/prefixed/User/u", "/kafka-acl-changes/acl_changes_0000000001",
+    ],
+)  # fmt: skip
 def test_all_else_may_be_read(path: str) -> None:
     assert acls_of(path, secure=True) == (CREATOR, Acl(READ, "world", "anyone"))
 
