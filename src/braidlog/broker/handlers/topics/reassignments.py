@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import ElectionType, Reassignment
 from braidlog.core.protocol_errors import NONE, NotControllerError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,12 +30,14 @@ from braidlog.wire.generated.list_partition_reassignments import (
 
 
 class AlterReassignmentsHandler:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     async def handle(
         self, request: AlterPartitionReassignmentsRequest, exchange: Exchange
     ) -> AlterPartitionReassignmentsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         wanted = [
             Reassignment(
                 TopicPartition(topic.name, partition.partition_index),
@@ -67,12 +71,14 @@ class AlterReassignmentsHandler:
 
 
 class ListReassignmentsHandler:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     def handle(
         self, request: ListPartitionReassignmentsRequest, exchange: Exchange
     ) -> ListPartitionReassignmentsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE)
         wanted: list[TopicPartition] | None = None
         if request.topics is not None:
             wanted = [
@@ -103,10 +109,12 @@ class ListReassignmentsHandler:
 class ElectLeadersHandler:
     """ElectLeaders (api 43): elect preferred or, where allowed, unclean leaders; null asks for every partition."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     async def handle(self, request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         wanted: list[TopicPartition] | None = None
         if request.topic_partitions is not None:
             wanted = [

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.groups.group_administration import DeleteGroupsHandler, DescribeGroupsHandler
 from braidlog.core.protocol_errors import (
     GroupIdNotFoundError,
     NonEmptyGroupError,
     NotCoordinatorError,
 )
+from braidlog.security.acls import OPERATIONS, AclResourceType, operations_of
 from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.delete_groups import DeleteGroupsRequest
@@ -20,7 +21,7 @@ from support.many_items import NAMES, answer_of, exchange, nobodys_coordinator
 
 
 def test_very_many_are_deleted_in_order() -> None:
-    handler = DeleteGroupsHandler(nobodys_coordinator())
+    handler = DeleteGroupsHandler(nobodys_coordinator(), Authorizer())
     answer = answer_of(handler.handle(DeleteGroupsRequest(groups_names=[*NAMES, NAMES[0]]), exchange(2)))
     assert [result.group_id for result in answer.results] == NAMES
     assert {result.error_code for result in answer.results} == {NotCoordinatorError.code}
@@ -32,7 +33,7 @@ async def test_a_group_is_described_and_deleted_when_it_is_empty(broker: AskedBr
     request = DescribeGroupsRequest(groups=["g", "g", "gone"], include_authorized_operations=True)
     found, missing = (await broker.ask(request, 5)).groups
     assert (found.group_state, [each.member_id for each in found.members]) == ("CompletingRebalance", [member_id])
-    assert found.authorized_operations == GROUP_OPERATIONS
+    assert operations_of(found.authorized_operations) == frozenset(OPERATIONS[AclResourceType.GROUP])
     assert (missing.group_state, missing.error_code) == ("Dead", 0)
     _, missing = (await broker.ask(DescribeGroupsRequest(groups=["g", "gone"]), 6)).groups
     assert missing.error_code == GroupIdNotFoundError.code

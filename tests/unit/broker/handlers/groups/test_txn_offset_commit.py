@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.marker_writer import MarkerDone
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
@@ -140,7 +141,7 @@ class World:
         )
         add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
         self.handler = TxnOffsetCommitHandler(
-            self.groups, add_partitions, topics, lambda: True, lambda partition: None, clock
+            self.groups, add_partitions, topics, lambda: True, lambda partition: None, clock, Authorizer()
         )
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)

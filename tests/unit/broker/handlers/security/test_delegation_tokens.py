@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.security.delegation_tokens import DescribeDelegationTokenHandler
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.server import Server
@@ -162,7 +163,7 @@ def test_whoever_showed_a_certificate_may_ask() -> None:
     clock = ManualClock()
     channel = LoginChannel(Dispatch(clock, Tasks("test")), Round(Loop(clock)))
     exchange = Exchange(channel, ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, 0, None, 0.0)
-    describing = DescribeDelegationTokenHandler(None)
+    describing = DescribeDelegationTokenHandler(None, Authorizer())
     with pytest.raises(errors.DelegationTokenRequestNotAllowedError):
         describing.handle(DescribeDelegationTokenRequest(owners=None), exchange)
     channel.principal = "CN=alice"

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.handlers.topics.metadata import MetadataHandler, TopicDescriber
 from braidlog.broker.metadata_cache import MetadataCache
@@ -44,7 +45,7 @@ def describe(
     image = ClusterImage(brokers=BROKERS)
     topic = TopicImage("orders", b"i" * 16, (info,))
     describer = TopicDescriber(image, registry or PartitionRegistry(), listener, version)
-    (partition,) = describer.describe(topic, 0).partitions
+    (partition,) = describer.describe(topic).partitions
     return partition.error_code, partition.leader_id, partition.offline_replicas
 
 
@@ -81,7 +82,7 @@ def test_a_log_that_was_lost_here_is_offline_before_the_controller_says_so() -> 
 
 def test_partitions_that_are_not_known_yet_are_left_out() -> None:
     topic = TopicImage("orders", b"i" * 16, (no_leader(()), led_by(1)))
-    described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic, 0)
+    described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic)
     assert [partition.partition_index for partition in described.partitions] == [1]
 
 
@@ -116,7 +117,9 @@ class Announcement:
     def asked(self, within_s: float) -> asyncio.Task[MetadataResponse]:
         """A client's question, on the way to its answer."""
         cache, creation = cast("MetadataCache", self), cast("AutoTopicCreation", None)
-        handler = MetadataHandler(cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, within_s)
+        handler = MetadataHandler(
+            cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, Authorizer(), within_s
+        )
         exchange = SimpleNamespace(version=12, channel=SimpleNamespace(listener="CLIENTS"))
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
         work = handler.handle(request, cast("Exchange", exchange))

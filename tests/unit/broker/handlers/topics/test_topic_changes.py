@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.handlers.topics.topic_changes import (
     CreatePartitionsHandler,
@@ -40,7 +41,7 @@ class Obliging:
 
 def test_very_many_are_created_in_order() -> None:
     controller: Any = Obliging()
-    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})))
+    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer())
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES]
     twice = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("c", "b", "c", "b")]
     request = CreateTopicsRequest(topics=[*twice, *topics], timeout_ms=1000)
@@ -52,7 +53,7 @@ def test_very_many_are_created_in_order() -> None:
 
 def test_topics_with_the_same_overrides_are_described_alike_and_others_are_not() -> None:
     controller: Any = Obliging()
-    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})))
+    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer())
     topics = [
         CreatableTopic(
             name=name,

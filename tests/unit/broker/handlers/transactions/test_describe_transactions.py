@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.transactions.describe_transactions import (
     DescribeProducersHandler,
     DescribeTransactionsHandler,
@@ -82,7 +83,7 @@ def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
 
 
 def test_very_many_are_described_in_order() -> None:
-    handler = DescribeTransactionsHandler(nobodys_coordinator())
+    handler = DescribeTransactionsHandler(nobodys_coordinator(), Authorizer())
     answer = answer_of(handler.handle(DescribeTransactionsRequest(transactional_ids=NAMES), exchange(0)))
     assert [state.transactional_id for state in answer.transaction_states] == NAMES
     assert {state.error_code for state in answer.transaction_states} == {NotCoordinatorError.code}
