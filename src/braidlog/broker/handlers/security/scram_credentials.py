@@ -74,7 +74,9 @@ class DescribeUserScramCredentialsHandler:
     def error_response(
         request: DescribeUserScramCredentialsRequest, version: int, error: ProtocolError
     ) -> DescribeUserScramCredentialsResponse:
-        return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=[])
+        # As in Kafka one for each user that was named, but none is named again.
+        results = [_refused("", error) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=results)
 
 
 def _refused(name: str, error: ProtocolError) -> DescribeUserScramCredentialsResult:

@@ -67,7 +67,24 @@ class AlterReassignmentsHandler:
     def error_response(
         request: AlterPartitionReassignmentsRequest, version: int, error: ProtocolError
     ) -> AlterPartitionReassignmentsResponse:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        response = AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        # As in Kafka, which says that it is not the controller once, and all else of every partition, too.
+        if not isinstance(error, NotControllerError):
+            response.responses = [
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=partition.partition_index,
+                            error_code=error.code,
+                            error_message=error.message,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        return response
 
 
 class ListReassignmentsHandler:
@@ -103,7 +120,17 @@ class ListReassignmentsHandler:
     def error_response(
         request: ListPartitionReassignmentsRequest, version: int, error: ProtocolError
     ) -> ListPartitionReassignmentsResponse:
-        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        response = ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        # As above; what was asked about comes back without replicas.
+        if not isinstance(error, NotControllerError):
+            response.topics = [
+                OngoingTopicReassignment(
+                    name=topic.name,
+                    partitions=[OngoingPartitionReassignment(partition_index=each) for each in topic.partition_indexes],
+                )
+                for topic in request.topics or ()
+            ]
+        return response
 
 
 class ElectLeadersHandler:

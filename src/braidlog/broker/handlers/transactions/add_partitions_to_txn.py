@@ -21,7 +21,6 @@ from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TV_0, TV_2
 from braidlog.core.protocol_errors import (
-    NONE,
     OperationNotAttemptedError,
     ProtocolError,
     TopicAuthorizationFailedError,
@@ -129,10 +128,10 @@ class AddPartitionsToTxnHandler:
         request: AddPartitionsToTxnRequest, version: int, error: ProtocolError
     ) -> AddPartitionsToTxnResponse:
         code = error_code_for_version(error, version, _FENCED_FROM)
+        if version >= _MANY_FROM:
+            return AddPartitionsToTxnResponse(error_code=code)
         results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
-        response = _response(results, version)
-        response.error_code = code if version >= _MANY_FROM else NONE
-        return response
+        return _response(results, version)
 
 
 class _TransactionResponder:

@@ -87,6 +87,8 @@ def test_a_failure_in_the_form_of_each_version(version: int) -> None:
     request = old_form(1, 0, t=[0])
     request.transactions = transactions_of(request, 3)
     answer = AddPartitionsToTxnHandler.error_response(request, version, ProducerFencedError())
-    topics = answer.results_by_transaction[0].topic_results if version >= 4 else answer.results_by_topic_v3_and_below
-    assert codes(topics) == {("t", 0): ProducerFencedError.code}
-    assert answer.error_code == (ProducerFencedError.code if version >= 4 else 0)
+    if version >= 4:
+        assert (answer.error_code, answer.results_by_transaction) == (ProducerFencedError.code, [])
+    else:
+        assert codes(answer.results_by_topic_v3_and_below) == {("t", 0): ProducerFencedError.code}
+        assert answer.error_code == 0
