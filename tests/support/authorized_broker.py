@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from braidlog.broker.authorization.authorizer import AclAuthorizer
+from typing import Any
+
+from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
 from braidlog.security.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType, AclRules, Permission
+from braidlog.wire.apis import APIS, api_by_name
 from support.asked_broker import AskedBroker
+from support.authorization_matrix import from_plain, gist
 
 ALICE = "alice"
 ADMIN = "admin"
@@ -51,6 +55,41 @@ def allow_cluster(operation: AclOperation) -> Acl:
     return allow(AclResourceType.CLUSTER, CLUSTER_NAME, operation)
 
 
+class CountingAuthorizer(AclAuthorizer):
+    """Notes what it is asked: operation and name."""
+
+    def __init__(self, *acls: Acl) -> None:
+        super().__init__(AclRules(acls, frozenset({f"User:{ADMIN}"})))
+        self.asked: list[tuple[AclOperation, str]] = []
+
+    def authorize(
+        self,
+        exchange: Exchange,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        self.asked.append((operation, name))
+        return super().authorize(exchange, operation, resource_type, name, log_if_denied=log_if_denied)
+
+
+class UnaskedAuthorizer(Authorizer):
+    """Of a broker without rules: hot paths must not ask it."""
+
+    def authorize(
+        self,
+        exchange: Exchange,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        raise AssertionError(f"asked for {operation.name} of {name}")
+
+
 class RestrictedBroker:
     """A broker that has served nobody yet, from now on with rules: `admin` is a super user, `alice` has none."""
 
@@ -61,6 +100,11 @@ class RestrictedBroker:
         self.anonymous = broker
         self.admin = broker.connect_as(ADMIN)
         self.alice = broker.connect_as(ALICE)
+
+    async def ask(self, api: str, version: int, **request: Any) -> str:
+        """As alice; the answer's names and errors (see `gist`)."""
+        message = from_plain(APIS[api_by_name(api).key].request, request)
+        return gist(await self.alice.ask(message, version))
 
     def rules(self, *acls: Acl) -> None:
         """Instead of those before."""

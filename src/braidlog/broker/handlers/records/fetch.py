@@ -197,11 +197,11 @@ class FetchHandler:
         if context.follower is not None:
             context.reads_nothing = not self.authorizer.authorize_cluster(exchange, AclOperation.CLUSTER_ACTION)
             return
-        topics = {target.topic for target in context.targets}
-        topics.discard("")
-        refused = topics - self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, topics)
-        if refused:
-            context.unauthorized = frozenset(refused)
+        topics = dict.fromkeys(target.topic for target in context.targets)
+        topics.pop("", None)
+        allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, topics)
+        if len(allowed) < len(topics):
+            context.unauthorized = frozenset(topics) - allowed
 
     def _run(self, work: SlicedWork, exchange: Exchange, done: Callable[[Any], None]) -> None:
         self._time_slicer.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))

@@ -257,12 +257,12 @@ class ProduceHandler:
             except TransactionalIdAuthorizationFailedError as error:
                 ack.refused = error
                 return
-        names: set[str] = set()
+        names: dict[str, None] = {}
         for topic in request.topic_data:
             # What an id stands for that nobody knows is not known either.
             name = topic.name if exchange.version < 13 else self._registry.name_of(topic.topic_id)
             if name is not None:
-                names.add(name)
+                names[name] = None
         ack.authorized = authorizer.allowed(exchange, AclOperation.WRITE, AclResourceType.TOPIC, names)
 
     def prepare(self, request: ProduceRequest, ack: ProduceAck, verification: TransactionVerification) -> None:
