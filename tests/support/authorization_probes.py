@@ -660,6 +660,45 @@ TOKENS: Final = (
     ),
 )
 
+NOTHING: Final = {
+    "resource_type_filter": 2,
+    "resource_name_filter": "nothing",
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+# Of a cluster by another name than the only one.
+NO_RULE: Final = {
+    "resource_type": 4,
+    "resource_name": "another",
+    "resource_pattern_type": 3,
+    "principal": "User:bob",
+    "host": "*",
+    "operation": 8,
+    "permission_type": 3,
+}
+QUOTA: Final = {
+    "entity": [{"entity_type": "user", "entity_name": "bob"}],
+    "ops": [{"key": "producer_byte_rate", "value": 1024.0, "remove": False}],
+}
+
+RULES_AND_QUOTAS: Final = (
+    Probe("DescribeAcls", 2, NOTHING, (cluster(DESCRIBE),), OK, NO_CLUSTER_RIGHT),
+    Probe("CreateAcls", 2, {"creations": [NO_RULE]}, (cluster(ALTER),), "[INVALID_REQUEST]", f"[{NO_CLUSTER_RIGHT}]"),
+    Probe("DeleteAcls", 2, {"filters": [NOTHING]}, (cluster(ALTER),), OK, f"[{NO_CLUSTER_RIGHT}]"),
+    Probe("DescribeClientQuotas", 1, {"components": [], "strict": False}, (cluster(SEE),), OK, NO_CLUSTER_RIGHT),
+    Probe(
+        "AlterClientQuotas",
+        1,
+        {"entries": [QUOTA], "validate_only": True},
+        (cluster(SET),),
+        OK,
+        f"[{NO_CLUSTER_RIGHT}]",
+    ),
+)
+
 # Between brokers. None is obeyed: the controller, or the broker, that asks is not there.
 STALE: Final = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
 
@@ -674,4 +713,4 @@ INTER_BROKER: Final = (
     ),
 )  # fmt: skip
 
-PROBES: Final = (*RECORDS, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CLUSTER, *TOKENS)
+PROBES: Final = (*RECORDS, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CLUSTER, *TOKENS, *RULES_AND_QUOTAS)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from braidlog.broker.requests.routes import INTER_BROKER as INTER_BROKER_ROUTES
+from braidlog.broker.requests.routes import RESPONDING, RETURNING
+from braidlog.wire.apis import api_by_name
+from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.create_delegation_token import CreateDelegationTokenRequest
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
 from braidlog.wire.generated.offset_commit import OffsetCommitRequest
 from braidlog.wire.generated.produce import ProduceRequest
 from support.asked_broker import AskedBroker, on_broker_with
 from support.authorization_matrix import ADMIN, ALICE, ANONYMOUS, World, cells, from_plain, gist
-from support.authorization_probes import COMMITTED, GROUP, OWNER, PROBES, TOPIC, TXN, produce
+from support.authorization_probes import (
+    COMMITTED,
+    GROUP,
+    INTER_BROKER,
+    OWNER,
+    PROBES,
+    RULES_AND_QUOTAS,
+    TOPIC,
+    TXN,
+    produce,
+)
 from support.authorized_broker import RestrictedBroker
 
 SETTINGS = {"delegation.token.secret.key": "not-a-secret", "auto.create.topics.enable": "true"}
@@ -33,6 +47,13 @@ async def prepare(restricted: RestrictedBroker) -> World:
     return world
 
 
+def test_every_api_has_a_probe_or_is_for_everybody() -> None:
+    served = {*RETURNING, *RESPONDING, *INTER_BROKER_ROUTES}
+    probed = {ApiKey(api_by_name(probe.api).key) for probe in (*PROBES, *INTER_BROKER)}
+    for_everybody = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+    assert served - probed == for_everybody
+
+
 @on_broker_with(SETTINGS)
 async def test_what_kafka_answers(broker: AskedBroker) -> None:
     restricted = RestrictedBroker(broker)
@@ -40,6 +61,9 @@ async def test_what_kafka_answers(broker: AskedBroker) -> None:
     world = await prepare(restricted)
     unlike: list[str] = []
     for probe in PROBES:
+        if api_by_name(probe.api).key not in broker.parts.dispatch.routes:
+            assert probe in RULES_AND_QUOTAS, f"{probe.api} is not served"
+            continue
         for cell in cells(probe, world):
             restricted.rules(*cell.acls)
             answer = gist(await users[cell.user].ask(probe.message(world), probe.version))
