@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from braidlog.broker.requests.routes import INTER_BROKER as INTER_BROKER_ROUTES
 from braidlog.broker.requests.routes import RESPONDING, RETURNING
-from braidlog.wire.apis import api_by_name
+from braidlog.wire.apis import APIS, api_by_name
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.create_delegation_token import CreateDelegationTokenRequest
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
@@ -24,6 +24,7 @@ from support.authorization_probes import (
     produce,
 )
 from support.authorized_broker import RestrictedBroker
+from support.source_tree import ROOT
 
 SETTINGS = {"delegation.token.secret.key": "not-a-secret", "auto.create.topics.enable": "true"}
 
@@ -52,6 +53,12 @@ def test_every_api_has_a_probe_or_is_for_everybody() -> None:
     probed = {ApiKey(api_by_name(probe.api).key) for probe in (*PROBES, *INTER_BROKER)}
     for_everybody = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
     assert served - probed == for_everybody
+
+
+def test_the_document_names_every_api() -> None:
+    text = (ROOT / "docs/AUTHORIZATION.md").read_text(encoding="utf-8")
+    unnamed = [api.name for api in APIS.values() if api.key in RETURNING | RESPONDING and api.name not in text]
+    assert unnamed == []
 
 
 @on_broker_with(SETTINGS)

@@ -42,12 +42,13 @@ class AlterConfigsHandler:
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
         time_slice = TimeSlice()
         wanted: list[FullConfig] = []
-        refused: list[ConfigResult] = []
-        for resource in request.resources:
+        # What is refused, by its place in the request.
+        refused: dict[int, ConfigResult] = {}
+        for place, resource in enumerate(request.resources):
             named = ConfigResource(resource.resource_type, resource.resource_name)
             error = _refusal(self._authorizer, exchange, named)
             if error is not None:
-                refused.append(ConfigResult(named, error))
+                refused[place] = ConfigResult(named, error)
                 continue
             wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
             await time_slice.yield_if_over()
@@ -56,7 +57,9 @@ class AlterConfigsHandler:
         if wanted:
             writing = self._direct_writes.alter_configs(wanted, request.validate_only)
             results = await _written(writing, self._config_changes)
-        for result in (*results, *refused):
+        others = iter(results)
+        for place in range(len(request.resources)):
+            result = refused[place] if place in refused else next(others)
             response.responses.append(_full(result))
             await time_slice.yield_if_over()
         return response
@@ -91,12 +94,12 @@ class IncrementalAlterConfigsHandler:
     ) -> IncrementalAlterConfigsResponse:
         time_slice = TimeSlice()
         wanted: list[ConfigChanges] = []
-        refused: list[ConfigResult] = []
-        for resource in request.resources:
+        refused: dict[int, ConfigResult] = {}
+        for place, resource in enumerate(request.resources):
             named = ConfigResource(resource.resource_type, resource.resource_name)
             error = _refusal(self._authorizer, exchange, named)
             if error is not None:
-                refused.append(ConfigResult(named, error))
+                refused[place] = ConfigResult(named, error)
                 continue
             changes = (ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
             wanted.append(ConfigChanges(named, tuple(changes)))
@@ -109,14 +112,16 @@ class IncrementalAlterConfigsHandler:
         others = iter(results)
         times = Counter(each.resource for each in wanted)
         response = IncrementalAlterConfigsResponse(responses=[])
-        for each in wanted:
-            if each.resource.type == ResourceType.BROKER_LOGGER:
+        allowed = iter(wanted)
+        for place in range(len(request.resources)):
+            if place in refused:
+                result = refused[place]
+            elif (each := next(allowed)).resource.type == ResourceType.BROKER_LOGGER:
                 result = self._alter_loggers(each, times[each.resource], request.validate_only)
             else:
                 result = next(others)
             response.responses.append(_incremental(result))
             await time_slice.yield_if_over()
-        response.responses += [_incremental(result) for result in refused]
         return response
 
     def _alter_loggers(self, wanted: ConfigChanges, times: int, validate_only: bool) -> ConfigResult:

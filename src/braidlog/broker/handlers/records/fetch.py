@@ -93,6 +93,17 @@ class FetchReadResult:
             self.size += size
             self.budget = max(0, self.budget - size)
 
+    def add_forbidden(self, target: FetchTarget) -> None:
+        """As in Kafka this alone does not end the wait for the other partitions."""
+        self.data.append(
+            PartitionData(
+                partition_index=target.index,
+                error_code=TopicAuthorizationFailedError.code,
+                high_watermark=-1,
+                records=b"",
+            )
+        )
+
 
 class DelayedFetch(DelayedOperation):
     """A fetch that found too little; it reads once more when enough was appended, or its time is over."""
@@ -198,10 +209,11 @@ class FetchHandler:
             context.reads_nothing = not self.authorizer.authorize_cluster(exchange, AclOperation.CLUSTER_ACTION)
             return
         topics = dict.fromkeys(target.topic for target in context.targets)
-        topics.pop("", None)
-        allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, topics)
-        if len(allowed) < len(topics):
-            context.unauthorized = frozenset(topics) - allowed
+        named = [topic for topic in topics if topic]
+        allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, named)
+        if len(allowed) < len(named):
+            context.unauthorized = frozenset(named) - allowed
+            context.reads_nothing = len(context.unauthorized) == len(topics)
 
     def _run(self, work: SlicedWork, exchange: Exchange, done: Callable[[Any], None]) -> None:
         self._time_slicer.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
@@ -255,9 +267,10 @@ class FetchHandler:
             return
         waiter.missing = waiter.request.min_bytes - result.size
         waiter.woken = False
+        unauthorized = waiter.context.unauthorized
         for target in waiter.context.targets:
             partition = self._registry.get(target.topic, target.index)
-            if partition is not None:
+            if partition is not None and (unauthorized is None or target.topic not in unauthorized):
                 waiter.watch(partition)
         self._waiting[waiter.exchange.channel] = waiter
         self._set_timer(waiter)
@@ -396,7 +409,7 @@ class FetchHandler:
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for target in context.targets:
             if reads_nothing or (unauthorized is not None and target.topic in unauthorized):
-                result.add(_forbidden(target))
+                result.add_forbidden(target)
                 continue
             result.add(reader.read(request, context, target, version, result.budget, result.min_one))
         context.is_applied = True
@@ -414,7 +427,7 @@ class FetchHandler:
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for count, target in enumerate(context.targets, 1):
             if reads_nothing or (unauthorized is not None and target.topic in unauthorized):
-                result.add(_forbidden(target))
+                result.add_forbidden(target)
             else:
                 result.add(reader.read(request, context, target, version, result.budget, result.min_one))
             if count % _STRIDE == 0:
@@ -563,12 +576,6 @@ class _DownConversion:
                 self.counts[target.key] = sum(header.count for header in iterate_headers(buffer, 0, end))
             except Exception as problem:
                 self.failures[target.key] = problem
-
-
-def _forbidden(target: FetchTarget) -> PartitionData:
-    return PartitionData(
-        partition_index=target.index, error_code=TopicAuthorizationFailedError.code, high_watermark=-1, records=b""
-    )
 
 
 def _replica_id(request: FetchRequest, version: int) -> int:

@@ -193,7 +193,7 @@ class FetchContext:
         self.is_authorized = False
         # Topics that a consumer may not read; none where it may read all that it names.
         self.unauthorized: frozenset[str] | None = None
-        # A follower that may not be one.
+        # A follower that may not be one, or a consumer that may read none of the topics.
         self.reads_nothing = False
 
     @property

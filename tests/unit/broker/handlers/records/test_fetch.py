@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
@@ -21,7 +22,7 @@ from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.conversion import read_message_set
 from braidlog.wire.records.reading import Record, read_batch, read_records
 from support.authorized_broker import CountingAuthorizer, UnaskedAuthorizer, allow
-from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched
+from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched, produce_request
 from support.produced_records import produce
 
 LARGE = LogSettings(max_message_bytes=64 << 20)
@@ -346,6 +347,13 @@ def test_topics_are_decided_about_once_each_and_only_what_is_allowed_is_read(tmp
     peer = Peer(world)
     peer.ask(1, 12, fetch_all(orders=TOPIC_ID, payments=OTHER_ID, unknown=b"u" * 16))
     world.steps.run()
+    assert not peer.answers, "it waits for what it may read"
+    other = Peer(world)
+    forbidden = produce_request({0: batch(b"x" * 100, transactional=False, producer_id=-1)}, None, topic="payments")
+    world.produce_handler.authorizer = Authorizer()
+    assert isinstance(other.call(0, 11, forbidden), ProduceResponse)
+    assert not peer.answers, "and for nothing else"
+    assert isinstance(other.call(0, 11, produce([(1, build_batch([Record(value=b"y")]))])), ProduceResponse)
     assert errors(peer) == [[0, 0], [FORBIDDEN] * 2, [FORBIDDEN] * 2]
     assert sorted(authorizer.asked) == [(AclOperation.READ, name) for name in ("orders", "payments", "unknown")]
     world.close()
@@ -361,6 +369,7 @@ def test_a_topic_of_a_session_is_decided_about_when_its_id_is_known(tmp_path: Pa
     world.add_partition("payments", 0, OTHER_ID)
     peer.ask(1, 13, fetch_all((first.session_id, 1)))
     world.steps.run()
+    world.steps.wait()
     assert errors(peer) == [[FORBIDDEN] * 2]
     assert authorizer.asked[-1] == (AclOperation.READ, "payments"), "each request decides"
     world.close()
