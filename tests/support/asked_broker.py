@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from braidlog.net.channel import ANONYMOUS
 from braidlog.net.outbound.transport import ENDED
 from braidlog.testing.simulated.loop import Process
 from braidlog.testing.simulated.simulation import ADDRESS, Simulation
@@ -21,15 +22,26 @@ _ANSWER_WITHIN_S = 60.0
 class AskedBroker:
     """One connection to one broker; `parts` are those of the running broker."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, principal: str = ANONYMOUS) -> None:
         self._simulation = simulation
         connection = simulation.network.connect(Process("test"), ADDRESS)
         assert connection is not None, "the broker is not running"
         self._connection = connection
+        # There are no logins here: the broker is told who it is.
+        connection._channel.principal = principal
         self._connection.start(self._on_readable, self._on_lost)
         self._received = b""
         self._waiting: deque[asyncio.Future[bytes]] = deque()
         self._correlation = 0
+
+    def connect_as(self, principal: str) -> AskedBroker:
+        """Another connection to the same broker."""
+        return AskedBroker(self._simulation, principal)
+
+    @property
+    def host(self) -> str:
+        """Where the broker thinks that this client is."""
+        return self._connection._channel.peer_host
 
     @property
     def parts(self) -> Any:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
@@ -197,7 +198,13 @@ class FakeOffsets:
 class DataPath:
     """Topic `orders` with two partitions, and everything that touches their data."""
 
-    def __init__(self, root: Path, settings: LogSettings | None = None, slices_clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: LogSettings | None = None,
+        slices_clock: Clock | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
         self._root = root
         self.settings = settings if settings is not None else LogSettings()
         self.steps = Steps()
@@ -213,6 +220,7 @@ class DataPath:
         self.time_slicer = TimeSlicer(self.fair_queue, slices_clock or self.clock)
         self.handler_pool = RequestHandlerPool(self.steps.run_elsewhere, self.memory.conversions)
         self.coordinator = FakeCoordinator()
+        self.authorizer = authorizer if authorizer is not None else Authorizer()
         self.offsets = FakeOffsets()
         # Apart from those of fetches.
         self.marker_timers = Steps()
@@ -225,6 +233,7 @@ class DataPath:
             self.fair_queue,
             self.handler_pool,
             TimeoutQueues(self.produce_timers.call_later, self.clock.monotonic),
+            self.authorizer,
         )
         self.produce_handler.add_or_verify = self.coordinator.add_or_verify
         self.fetch_handler = FetchHandler(
@@ -236,6 +245,7 @@ class DataPath:
             1 << 20,
             self.time_slicer,
             self.handler_pool,
+            self.authorizer,
         )
         self.markers = MarkerWriter(
             self.registry,
@@ -251,9 +261,13 @@ class DataPath:
         self.dispatch.on_channel_closed(self.fetch_handler.channel_closed)
         self.dispatch.add(responding(ApiKey.PRODUCE, lambda: self.produce_handler))
         self.dispatch.add(responding(ApiKey.FETCH, lambda: self.fetch_handler))
-        self.dispatch.add(returning(ApiKey.LIST_OFFSETS, lambda: ListOffsetsHandler(self.registry)))
-        self.dispatch.add(responding(ApiKey.WRITE_TXN_MARKERS, lambda: WriteTxnMarkersHandler(self.markers)))
-        self.dispatch.add(returning(ApiKey.DESCRIBE_PRODUCERS, lambda: DescribeProducersHandler(self.registry)))
+        self.dispatch.add(returning(ApiKey.LIST_OFFSETS, lambda: ListOffsetsHandler(self.registry, self.authorizer)))
+        self.dispatch.add(
+            responding(ApiKey.WRITE_TXN_MARKERS, lambda: WriteTxnMarkersHandler(self.markers, self.authorizer))
+        )
+        self.dispatch.add(
+            returning(ApiKey.DESCRIBE_PRODUCERS, lambda: DescribeProducersHandler(self.registry, self.authorizer))
+        )
         self.partitions = [self.add_partition(TOPIC, index, TOPIC_ID) for index in range(2)]
 
     def add_partition(self, topic: str, index: int, topic_id: bytes) -> Partition:

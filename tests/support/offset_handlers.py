@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.groups.offset_commit import OffsetCommitHandler, OffsetDeleteHandler
 from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 from braidlog.broker.handlers.groups.txn_offset_commit import TxnOffsetCommitHandler
@@ -117,6 +118,7 @@ class OffsetHandlers:
         self.groups = OneShard(self.driver)
         self.marker_manager = FakeMarkerManager()
         self.verifies = True
+        self.authorizer: Authorizer = Authorizer()
         self.producers = FakeProducers()
         self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
         self.tasks = Tasks("test")
@@ -133,13 +135,19 @@ class OffsetHandlers:
         topics = self.driver.topics
         legacy = LegacyOffsets(self.store.connect())
         if name == "OffsetCommit":
-            return OffsetCommitHandler(groups, topics, legacy, self.tasks, lambda: 10)
+            return OffsetCommitHandler(groups, topics, legacy, self.tasks, lambda: 10, self.authorizer)
         if name == "OffsetFetch":
-            return OffsetFetchHandler(groups, topics, legacy, self.tasks)
+            return OffsetFetchHandler(groups, topics, legacy, self.tasks, self.authorizer)
         if name == "OffsetDelete":
-            return OffsetDeleteHandler(groups, topics)
+            return OffsetDeleteHandler(groups, topics, self.authorizer)
         return TxnOffsetCommitHandler(
-            groups, marker_manager, topics, lambda: self.verifies, lambda partition: self.producers, ManualClock()
+            groups,
+            marker_manager,
+            topics,
+            lambda: self.verifies,
+            lambda partition: self.producers,
+            ManualClock(),
+            self.authorizer,
         )
 
     def begin(self, name: str, version: int, request: Message) -> Exchange:

@@ -589,6 +589,7 @@ class Broker:
             self.fair_queue,
             self.handler_pool,
             TimeoutQueues(loop.call_later, self.environment.clock.monotonic),
+            self.authorizer,
         )
         self.produce.add_or_verify = self.coordinators.add_partitions_manager.add_or_verify
         self.produce.verifies = self.verifies_transactions
@@ -606,6 +607,7 @@ class Broker:
             settings.get_int("fetch.max.bytes"),
             self.time_slicer,
             self.handler_pool,
+            self.authorizer,
         )
         if settings.get_str("replica.selector.class").endswith(".RackAwareReplicaSelector"):
             self.fetch.reader.rack_of = self._rack_of

@@ -12,7 +12,14 @@ from typing import Final, TypeAlias
 
 from braidlog.broker.authorization.audit_log import AuditLog, log
 from braidlog.core.principal import USER
-from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
+from braidlog.core.protocol_errors import (
+    ClusterAuthorizationFailedError,
+    DelegationTokenAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from braidlog.net.exchange import Exchange
 from braidlog.security.acls import (
     CLUSTER_RESOURCE,
@@ -34,6 +41,15 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 
 
 _ALL_BITS: Final = {resource_type: _bits(operations) for resource_type, operations in OPERATIONS.items()}
+
+# What is answered where a resource of the type is not to be touched.
+_REFUSALS: Final[dict[AclResourceType, type[ProtocolError]]] = {
+    AclResourceType.TOPIC: TopicAuthorizationFailedError,
+    AclResourceType.GROUP: GroupAuthorizationFailedError,
+    AclResourceType.CLUSTER: ClusterAuthorizationFailedError,
+    AclResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailedError,
+    AclResourceType.USER: DelegationTokenAuthorizationFailedError,
+}
 
 
 # Who (without the type), from where, operation, type and name of the resource; no name: some resource of the type.
@@ -91,12 +107,28 @@ class Authorizer:
     def authorize_cluster(self, exchange: Exchange, operation: AclOperation) -> bool:
         return self.authorize(exchange, operation, CLUSTER_RESOURCE.type, CLUSTER_RESOURCE.name)
 
+    def cluster_operations(self, exchange: Exchange) -> int:
+        """What the sender may do to the cluster, as a bit field; nothing is said to who may not describe it."""
+        if not self.authorize_cluster(exchange, AclOperation.DESCRIBE):
+            return 0
+        return self.authorized_operations(exchange, CLUSTER_RESOURCE.type, CLUSTER_RESOURCE.name)
+
+    def check(self, exchange: Exchange, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raises the error that the protocol has for this type of resource."""
+        if not self.authorize(exchange, operation, resource_type, name):
+            raise refusal(exchange, operation, resource_type, name)
+
     def check_cluster(self, exchange: Exchange, operation: AclOperation) -> None:
         """Raises ClusterAuthorizationFailedError."""
-        if not self.authorize_cluster(exchange, operation):
-            raise ClusterAuthorizationFailedError(
-                f"{principal_of(exchange)} may not {operation.name} the cluster; `braidlog acls explain` says why"
-            )
+        self.check(exchange, operation, CLUSTER_RESOURCE.type, CLUSTER_RESOURCE.name)
+
+
+def refusal(exchange: Exchange, operation: AclOperation, resource_type: AclResourceType, name: str) -> ProtocolError:
+    """The error with a message for the client, which knows the name: it sent it."""
+    what = "the cluster" if resource_type == AclResourceType.CLUSTER else f"{resource_type.name} {name}"
+    return _REFUSALS[resource_type](
+        f"{principal_of(exchange)} may not {operation.name} {what}; `braidlog acls explain` says why"
+    )
 
 
 def principal_of(exchange: Exchange) -> str:

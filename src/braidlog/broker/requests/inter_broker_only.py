@@ -1,4 +1,4 @@
-"""Keeps requests that only brokers send to the listener between brokers.
+"""Keeps requests that only brokers send to the listener between brokers, and to who may act for the cluster.
 
 Without an authorizer, whoever reaches a port could otherwise delete logs with a StopReplica. Kafka answers callers that
 may not do this with CLUSTER_AUTHORIZATION_FAILED, and so does this.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError, ProtocolError
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.apis import APIS
 from braidlog.wire.message import Message
 
@@ -61,6 +63,22 @@ class InterBrokerOnly:
 
     def handle(self, request: Message, exchange: Exchange) -> Any:
         self._gate.check(exchange)
+        return self._handler.handle(request, exchange)
+
+    def error_response(self, request: Message, version: int, error: ProtocolError) -> Message | None:
+        response: Message | None = self._handler.error_response(request, version, error)
+        return response
+
+
+class ClusterActionOnly:
+    """A handler for who may act for the cluster, as brokers may."""
+
+    def __init__(self, handler: Any, authorizer: Authorizer) -> None:
+        self._handler = handler
+        self._authorizer = authorizer
+
+    def handle(self, request: Message, exchange: Exchange) -> Any:
+        self._authorizer.check_cluster(exchange, AclOperation.CLUSTER_ACTION)
         return self._handler.handle(request, exchange)
 
     def error_response(self, request: Message, version: int, error: ProtocolError) -> Message | None:

@@ -93,13 +93,17 @@ def add_routes(broker: Broker) -> None:
 
 def _add_inter_broker_routes(broker: Broker) -> None:
     """Nobody but another broker sends these; a broker that is alone does not have them at all."""
-    from braidlog.broker.requests.inter_broker_only import InterBrokerGate, InterBrokerOnly
+    from braidlog.broker.requests.inter_broker_only import ClusterActionOnly, InterBrokerGate, InterBrokerOnly
 
     settings = broker.settings.current
     add = broker.dispatch.add
+
+    def checked(make: Callable[[Broker], Any], broker: Broker) -> ClusterActionOnly:
+        return ClusterActionOnly(make(broker), broker.authorizer)
+
     if settings.get_bool("braidlog.inter.broker.requests.on.any.listener"):
         for key, make in INTER_BROKER.items():
-            add(returning(key, partial(make, broker)))
+            add(returning(key, partial(checked, make, broker)))
         return
     gate = InterBrokerGate(broker.inter_broker, broker.environment.clock)
 
@@ -107,7 +111,7 @@ def _add_inter_broker_routes(broker: Broker) -> None:
         return InterBrokerOnly(make(broker), gate)
 
     for key, make in INTER_BROKER.items():
-        add(returning(key, partial(gated, make)))
+        add(returning(key, partial(gated, partial(checked, make))))
     add(responding(ApiKey.WRITE_TXN_MARKERS, partial(gated, _write_txn_markers)))
 
 
@@ -123,19 +127,19 @@ def _fetch(broker: Broker) -> RespondingHandler[FetchRequest]:
 
 
 def _list_offsets(broker: Broker) -> ReturningHandler[ListOffsetsRequest]:
-    return ListOffsetsHandler(broker.registry)
+    return ListOffsetsHandler(broker.registry, broker.authorizer)
 
 
 def _offset_for_leader_epoch(broker: Broker) -> ReturningHandler[OffsetForLeaderEpochRequest]:
     from braidlog.broker.handlers.records.log_bounds import OffsetForLeaderEpochHandler
 
-    return OffsetForLeaderEpochHandler(broker.registry)
+    return OffsetForLeaderEpochHandler(broker.registry, broker.authorizer)
 
 
 def _delete_records(broker: Broker) -> ReturningHandler[DeleteRecordsRequest]:
     from braidlog.broker.handlers.records.log_bounds import DeleteRecordsHandler
 
-    return DeleteRecordsHandler(broker.registry)
+    return DeleteRecordsHandler(broker.registry, broker.authorizer)
 
 
 # Topics
@@ -150,50 +154,51 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
         auto_create,
         broker.coordinators.topics.wanted,
         broker.members.announced.wait,
+        broker.authorizer,
     )
 
 
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import CreateTopicsHandler
 
-    return CreateTopicsHandler(broker.controller, broker.settings)
+    return CreateTopicsHandler(broker.controller, broker.settings, broker.authorizer)
 
 
 def _delete_topics(broker: Broker) -> ReturningHandler[DeleteTopicsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import DeleteTopicsHandler
 
-    return DeleteTopicsHandler(broker.controller)
+    return DeleteTopicsHandler(broker.controller, broker.settings, broker.authorizer)
 
 
 def _create_partitions(broker: Broker) -> ReturningHandler[CreatePartitionsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import CreatePartitionsHandler
 
-    return CreatePartitionsHandler(broker.controller)
+    return CreatePartitionsHandler(broker.controller, broker.authorizer)
 
 
 def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopicPartitionsRequest]:
     from braidlog.broker.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
 
     most = broker.settings.current.get_int("max.request.partition.size.limit")
-    return DescribeTopicPartitionsHandler(broker.metadata_cache, broker.registry, most)
+    return DescribeTopicPartitionsHandler(broker.metadata_cache, broker.registry, most, broker.authorizer)
 
 
 def _elect_leaders(broker: Broker) -> ReturningHandler[ElectLeadersRequest]:
     from braidlog.broker.handlers.topics.reassignments import ElectLeadersHandler
 
-    return ElectLeadersHandler(broker.controller)
+    return ElectLeadersHandler(broker.controller, broker.authorizer)
 
 
 def _alter_partition_reassignments(broker: Broker) -> ReturningHandler[AlterPartitionReassignmentsRequest]:
     from braidlog.broker.handlers.topics.reassignments import AlterReassignmentsHandler
 
-    return AlterReassignmentsHandler(broker.controller)
+    return AlterReassignmentsHandler(broker.controller, broker.authorizer)
 
 
 def _list_partition_reassignments(broker: Broker) -> ReturningHandler[ListPartitionReassignmentsRequest]:
     from braidlog.broker.handlers.topics.reassignments import ListReassignmentsHandler
 
-    return ListReassignmentsHandler(broker.controller)
+    return ListReassignmentsHandler(broker.controller, broker.authorizer)
 
 
 # The cluster
@@ -206,49 +211,51 @@ def _api_versions(broker: Broker) -> ReturningHandler[ApiVersionsRequest]:
 def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest]:
     from braidlog.broker.handlers.cluster.describe_cluster import DescribeClusterHandler
 
-    return DescribeClusterHandler(broker.metadata_cache)
+    return DescribeClusterHandler(broker.metadata_cache, broker.authorizer)
 
 
 def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
     from braidlog.broker.handlers.cluster.describe_configs import DescribeConfigsHandler
 
-    return DescribeConfigsHandler(broker.metadata_cache, broker.settings, broker.broker_id)
+    return DescribeConfigsHandler(broker.metadata_cache, broker.settings, broker.broker_id, broker.authorizer)
 
 
 def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
 
-    return AlterConfigsHandler(broker.direct_writes, broker.config_changes)
+    return AlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.authorizer)
 
 
 def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
 
-    return IncrementalAlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.broker_id)
+    return IncrementalAlterConfigsHandler(
+        broker.direct_writes, broker.config_changes, broker.broker_id, broker.authorizer
+    )
 
 
 def _describe_log_dirs(broker: Broker) -> ReturningHandler[DescribeLogDirsRequest]:
     from braidlog.broker.handlers.cluster.log_dirs import DescribeLogDirsHandler
 
-    return DescribeLogDirsHandler(broker.logs)
+    return DescribeLogDirsHandler(broker.logs, broker.authorizer)
 
 
 def _alter_replica_log_dirs(broker: Broker) -> ReturningHandler[AlterReplicaLogDirsRequest]:
     from braidlog.broker.handlers.cluster.log_dirs import AlterReplicaLogDirsHandler
 
-    return AlterReplicaLogDirsHandler(broker.logs, broker.moves)
+    return AlterReplicaLogDirsHandler(broker.logs, broker.moves, broker.authorizer)
 
 
 def _list_client_metrics_resources(broker: Broker) -> ReturningHandler[ListClientMetricsResourcesRequest]:
     from braidlog.broker.handlers.cluster.describe_cluster import ListClientMetricsResourcesHandler
 
-    return ListClientMetricsResourcesHandler()
+    return ListClientMetricsResourcesHandler(broker.authorizer)
 
 
 def _find_coordinator(broker: Broker) -> ReturningHandler[FindCoordinatorRequest]:
     from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
 
-    return FindCoordinatorHandler(broker.metadata_cache, broker.coordinators.topics)
+    return FindCoordinatorHandler(broker.metadata_cache, broker.coordinators.topics, broker.authorizer)
 
 
 # Logins and users
@@ -269,19 +276,19 @@ def _sasl_authenticate(broker: Broker) -> RespondingHandler[SaslAuthenticateRequ
 def _describe_user_scram_credentials(broker: Broker) -> ReturningHandler[DescribeUserScramCredentialsRequest]:
     from braidlog.broker.handlers.security.scram_credentials import DescribeUserScramCredentialsHandler
 
-    return DescribeUserScramCredentialsHandler(broker.scram_users)
+    return DescribeUserScramCredentialsHandler(broker.scram_users, broker.authorizer)
 
 
 def _alter_user_scram_credentials(broker: Broker) -> ReturningHandler[AlterUserScramCredentialsRequest]:
     from braidlog.broker.handlers.security.scram_credentials import AlterUserScramCredentialsHandler
 
-    return AlterUserScramCredentialsHandler(broker.direct_writes, broker.config_changes)
+    return AlterUserScramCredentialsHandler(broker.direct_writes, broker.config_changes, broker.authorizer)
 
 
 def _create_delegation_token(broker: Broker) -> ReturningHandler[CreateDelegationTokenRequest]:
     from braidlog.broker.handlers.security.delegation_tokens import CreateDelegationTokenHandler
 
-    return CreateDelegationTokenHandler(broker.delegation_tokens)
+    return CreateDelegationTokenHandler(broker.delegation_tokens, broker.authorizer)
 
 
 def _renew_delegation_token(broker: Broker) -> ReturningHandler[RenewDelegationTokenRequest]:
@@ -299,7 +306,7 @@ def _expire_delegation_token(broker: Broker) -> ReturningHandler[ExpireDelegatio
 def _describe_delegation_token(broker: Broker) -> ReturningHandler[DescribeDelegationTokenRequest]:
     from braidlog.broker.handlers.security.delegation_tokens import DescribeDelegationTokenHandler
 
-    return DescribeDelegationTokenHandler(broker.delegation_tokens)
+    return DescribeDelegationTokenHandler(broker.delegation_tokens, broker.authorizer)
 
 
 def _describe_acls(broker: Broker) -> ReturningHandler[DescribeAclsRequest]:
@@ -332,6 +339,7 @@ def _offset_commit(broker: Broker) -> RespondingHandler[OffsetCommitRequest]:
         LegacyOffsets(broker.session),
         broker.tasks,
         lambda: broker.settings.current.get_int("offset.metadata.max.bytes"),
+        broker.authorizer,
     )
 
 
@@ -339,14 +347,18 @@ def _offset_fetch(broker: Broker) -> RespondingHandler[OffsetFetchRequest]:
     from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 
     return OffsetFetchHandler(
-        broker.coordinators.groups, ImageTopics(broker.metadata_cache), LegacyOffsets(broker.session), broker.tasks
+        broker.coordinators.groups,
+        ImageTopics(broker.metadata_cache),
+        LegacyOffsets(broker.session),
+        broker.tasks,
+        broker.authorizer,
     )
 
 
 def _offset_delete(broker: Broker) -> RespondingHandler[OffsetDeleteRequest]:
     from braidlog.broker.handlers.groups.offset_commit import OffsetDeleteHandler
 
-    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.metadata_cache))
+    return OffsetDeleteHandler(broker.coordinators.groups, ImageTopics(broker.metadata_cache), broker.authorizer)
 
 
 def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitRequest]:
@@ -359,61 +371,62 @@ def _txn_offset_commit(broker: Broker) -> RespondingHandler[TxnOffsetCommitReque
         broker.verifies_transactions,
         broker.coordinators.offsets_producers,
         broker.environment.clock,
+        broker.authorizer,
     )
 
 
 def _join_group(broker: Broker) -> RespondingHandler[JoinGroupRequest]:
     from braidlog.broker.handlers.groups.group_membership import JoinGroupHandler
 
-    return JoinGroupHandler(broker.coordinators.groups)
+    return JoinGroupHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _sync_group(broker: Broker) -> RespondingHandler[SyncGroupRequest]:
     from braidlog.broker.handlers.groups.group_membership import SyncGroupHandler
 
-    return SyncGroupHandler(broker.coordinators.groups)
+    return SyncGroupHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _heartbeat(broker: Broker) -> RespondingHandler[HeartbeatRequest]:
     from braidlog.broker.handlers.groups.group_membership import HeartbeatHandler
 
-    return HeartbeatHandler(broker.coordinators.groups)
+    return HeartbeatHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _leave_group(broker: Broker) -> RespondingHandler[LeaveGroupRequest]:
     from braidlog.broker.handlers.groups.group_membership import LeaveGroupHandler
 
-    return LeaveGroupHandler(broker.coordinators.groups)
+    return LeaveGroupHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _consumer_group_heartbeat(broker: Broker) -> RespondingHandler[ConsumerGroupHeartbeatRequest]:
     from braidlog.broker.handlers.groups.group_membership import ConsumerGroupHeartbeatHandler
 
-    return ConsumerGroupHeartbeatHandler(broker.coordinators.groups, broker.serves_consumer_protocol)
+    return ConsumerGroupHeartbeatHandler(broker.coordinators.groups, broker.authorizer, broker.serves_consumer_protocol)
 
 
 def _describe_groups(broker: Broker) -> ReturningHandler[DescribeGroupsRequest]:
     from braidlog.broker.handlers.groups.group_administration import DescribeGroupsHandler
 
-    return DescribeGroupsHandler(broker.coordinators.groups)
+    return DescribeGroupsHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _list_groups(broker: Broker) -> ReturningHandler[ListGroupsRequest]:
     from braidlog.broker.handlers.groups.list_groups import ListGroupsHandler
 
-    return ListGroupsHandler(broker.coordinators.groups)
+    return ListGroupsHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _delete_groups(broker: Broker) -> ReturningHandler[DeleteGroupsRequest]:
     from braidlog.broker.handlers.groups.group_administration import DeleteGroupsHandler
 
-    return DeleteGroupsHandler(broker.coordinators.groups)
+    return DeleteGroupsHandler(broker.coordinators.groups, broker.authorizer)
 
 
 def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDescribeRequest]:
     from braidlog.broker.handlers.groups.group_administration import ConsumerGroupDescribeHandler
 
-    return ConsumerGroupDescribeHandler(broker.coordinators.groups, broker.serves_consumer_protocol)
+    return ConsumerGroupDescribeHandler(broker.coordinators.groups, broker.authorizer, broker.serves_consumer_protocol)
 
 
 # Transactions
@@ -422,51 +435,54 @@ def _consumer_group_describe(broker: Broker) -> ReturningHandler[ConsumerGroupDe
 def _init_producer_id(broker: Broker) -> ReturningHandler[InitProducerIdRequest]:
     from braidlog.broker.handlers.transactions.producer_transactions import InitProducerIdHandler
 
-    return InitProducerIdHandler(broker.producer_ids, broker.coordinators.transactions)
+    return InitProducerIdHandler(broker.producer_ids, broker.coordinators.transactions, broker.authorizer)
 
 
 def _add_partitions_to_txn(broker: Broker) -> RespondingHandler[AddPartitionsToTxnRequest]:
     from braidlog.broker.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxnHandler
 
     return AddPartitionsToTxnHandler(
-        broker.coordinators.transactions, broker.coordinators.early_requests, broker.metadata_cache
+        broker.coordinators.transactions,
+        broker.coordinators.early_requests,
+        broker.metadata_cache,
+        broker.authorizer,
     )
 
 
 def _add_offsets_to_txn(broker: Broker) -> RespondingHandler[AddOffsetsToTxnRequest]:
     from braidlog.broker.handlers.transactions.producer_transactions import AddOffsetsToTxnHandler
 
-    return AddOffsetsToTxnHandler(broker.coordinators.early_requests, broker.coordinators.groups)
+    return AddOffsetsToTxnHandler(broker.coordinators.early_requests, broker.coordinators.groups, broker.authorizer)
 
 
 def _end_txn(broker: Broker) -> RespondingHandler[EndTxnRequest]:
     from braidlog.broker.handlers.transactions.producer_transactions import EndTxnHandler
 
-    return EndTxnHandler(broker.coordinators.transactions)
+    return EndTxnHandler(broker.coordinators.transactions, broker.authorizer)
 
 
 def _write_txn_markers(broker: Broker) -> RespondingHandler[WriteTxnMarkersRequest]:
     from braidlog.broker.handlers.transactions.write_txn_markers import WriteTxnMarkersHandler
 
-    return WriteTxnMarkersHandler(broker.coordinators.markers)
+    return WriteTxnMarkersHandler(broker.coordinators.markers, broker.authorizer)
 
 
 def _describe_producers(broker: Broker) -> ReturningHandler[DescribeProducersRequest]:
     from braidlog.broker.handlers.transactions.describe_transactions import DescribeProducersHandler
 
-    return DescribeProducersHandler(broker.registry)
+    return DescribeProducersHandler(broker.registry, broker.authorizer)
 
 
 def _describe_transactions(broker: Broker) -> ReturningHandler[DescribeTransactionsRequest]:
     from braidlog.broker.handlers.transactions.describe_transactions import DescribeTransactionsHandler
 
-    return DescribeTransactionsHandler(broker.coordinators.transactions)
+    return DescribeTransactionsHandler(broker.coordinators.transactions, broker.authorizer)
 
 
 def _list_transactions(broker: Broker) -> ReturningHandler[ListTransactionsRequest]:
     from braidlog.broker.handlers.transactions.list_transactions import ListTransactionsHandler
 
-    return ListTransactionsHandler(broker.coordinators.transactions)
+    return ListTransactionsHandler(broker.coordinators.transactions, broker.authorizer)
 
 
 # Between brokers

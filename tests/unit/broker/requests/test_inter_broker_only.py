@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from braidlog.broker.requests.inter_broker_only import InterBrokerGate, InterBrokerOnly
+from braidlog.broker.authorization.authorizer import Authorizer
+from braidlog.broker.requests.inter_broker_only import ClusterActionOnly, InterBrokerGate, InterBrokerOnly
 from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
+from braidlog.security.acls import AclOperation
+from support.authorized_broker import allow_cluster, authorizer_of, exchange_of
 
 
 class FakeChannel:
@@ -48,3 +51,13 @@ def test_only_the_listener_between_brokers_is_served(caplog: pytest.LogCaptureFi
     with pytest.raises(ClusterAuthorizationFailedError):
         handler.handle(request, outside)
     assert "refused 5 requests" in caplog.records[1].getMessage()
+
+
+def test_only_who_may_act_for_the_cluster_is_served() -> None:
+    request: Any = object()
+    brokers = ClusterActionOnly(Handler(), authorizer_of(allow_cluster(AclOperation.CLUSTER_ACTION)))
+    assert brokers.handle(request, exchange_of("alice")) == "handled"
+    assert brokers.handle(request, exchange_of("admin")) == "handled"
+    with pytest.raises(ClusterAuthorizationFailedError, match="User:bob may not CLUSTER_ACTION the cluster"):
+        brokers.handle(request, exchange_of("bob"))
+    assert ClusterActionOnly(Handler(), Authorizer()).handle(request, exchange_of("bob")) == "handled"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.config_changes import ConfigChangeListener
+from braidlog.broker.handlers.cluster.config_access import check_configs
 from braidlog.broker.handlers.cluster.loggers import alter_loggers, require_this_broker
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.controller.direct_writes import DirectWrites
@@ -20,6 +22,7 @@ from braidlog.controller.requests import (
 from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from braidlog.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from braidlog.wire.generated.incremental_alter_configs import (
@@ -29,20 +32,34 @@ from braidlog.wire.generated.incremental_alter_configs import (
 
 
 class AlterConfigsHandler:
-    def __init__(self, direct_writes: DirectWrites, config_changes: ConfigChangeListener) -> None:
+    def __init__(
+        self, direct_writes: DirectWrites, config_changes: ConfigChangeListener, authorizer: Authorizer
+    ) -> None:
         self._direct_writes = direct_writes
         self._config_changes = config_changes
+        self._authorizer = authorizer
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
         time_slice = TimeSlice()
         wanted: list[FullConfig] = []
-        for resource in request.resources:
+        # What is refused, by its place in the request.
+        refused: dict[int, ConfigResult] = {}
+        for place, resource in enumerate(request.resources):
             named = ConfigResource(resource.resource_type, resource.resource_name)
+            error = _refusal(self._authorizer, exchange, named)
+            if error is not None:
+                refused[place] = ConfigResult(named, error)
+                continue
             wanted.append(FullConfig(named, tuple((config.name, config.value) for config in resource.configs)))
             await time_slice.yield_if_over()
         response = AlterConfigsResponse(responses=[])
-        results = await _written(self._direct_writes.alter_configs(wanted, request.validate_only), self._config_changes)
-        for result in results:
+        results: list[ConfigResult] = []
+        if wanted:
+            writing = self._direct_writes.alter_configs(wanted, request.validate_only)
+            results = await _written(writing, self._config_changes)
+        others = iter(results)
+        for place in range(len(request.resources)):
+            result = refused[place] if place in refused else next(others)
             response.responses.append(_full(result))
             await time_slice.yield_if_over()
         return response
@@ -60,9 +77,16 @@ class AlterConfigsHandler:
 class IncrementalAlterConfigsHandler:
     """Overrides are the store's to keep; the levels of loggers are this process's own."""
 
-    def __init__(self, direct_writes: DirectWrites, config_changes: ConfigChangeListener, broker_id: int) -> None:
+    def __init__(
+        self,
+        direct_writes: DirectWrites,
+        config_changes: ConfigChangeListener,
+        broker_id: int,
+        authorizer: Authorizer,
+    ) -> None:
         self._direct_writes = direct_writes
         self._config_changes = config_changes
+        self._authorizer = authorizer
         self._broker_id = broker_id
 
     async def handle(
@@ -70,8 +94,13 @@ class IncrementalAlterConfigsHandler:
     ) -> IncrementalAlterConfigsResponse:
         time_slice = TimeSlice()
         wanted: list[ConfigChanges] = []
-        for resource in request.resources:
+        refused: dict[int, ConfigResult] = {}
+        for place, resource in enumerate(request.resources):
             named = ConfigResource(resource.resource_type, resource.resource_name)
+            error = _refusal(self._authorizer, exchange, named)
+            if error is not None:
+                refused[place] = ConfigResult(named, error)
+                continue
             changes = (ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
             wanted.append(ConfigChanges(named, tuple(changes)))
             await time_slice.yield_if_over()
@@ -83,8 +112,11 @@ class IncrementalAlterConfigsHandler:
         others = iter(results)
         times = Counter(each.resource for each in wanted)
         response = IncrementalAlterConfigsResponse(responses=[])
-        for each in wanted:
-            if each.resource.type == ResourceType.BROKER_LOGGER:
+        allowed = iter(wanted)
+        for place in range(len(request.resources)):
+            if place in refused:
+                result = refused[place]
+            elif (each := next(allowed)).resource.type == ResourceType.BROKER_LOGGER:
                 result = self._alter_loggers(each, times[each.resource], request.validate_only)
             else:
                 result = next(others)
@@ -112,6 +144,14 @@ class IncrementalAlterConfigsHandler:
                 for resource in request.resources
             ]
         )
+
+
+def _refusal(authorizer: Authorizer, exchange: Exchange, resource: ConfigResource) -> ProtocolError | None:
+    try:
+        check_configs(authorizer, exchange, AclOperation.ALTER_CONFIGS, resource.type, resource.name)
+    except ProtocolError as error:
+        return error
+    return None
 
 
 async def _written(writing: Awaitable[list[ConfigResult]], config_changes: ConfigChangeListener) -> list[ConfigResult]:

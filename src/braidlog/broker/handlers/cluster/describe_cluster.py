@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.broker.handlers.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_OPERATIONS
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.core.protocol_errors import MismatchedEndpointTypeError, ProtocolError, UnsupportedEndpointTypeError
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AUTHORIZED_OPERATIONS_OMITTED, AclOperation
 from braidlog.wire.generated.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -25,8 +26,9 @@ CONTROLLERS: Final = 2
 class DescribeClusterHandler:
     """DescribeCluster (api 60): cluster id, controller and brokers."""
 
-    def __init__(self, cache: MetadataCache) -> None:
+    def __init__(self, cache: MetadataCache, authorizer: Authorizer) -> None:
         self._cache = cache
+        self._authorizer = authorizer
 
     def handle(self, request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
         if request.endpoint_type == CONTROLLERS:
@@ -43,7 +45,9 @@ class DescribeClusterHandler:
                 if (endpoint := broker.endpoint(exchange.channel.listener)) is not None
             ],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+                self._authorizer.cluster_operations(exchange)
+                if request.include_cluster_authorized_operations
+                else AUTHORIZED_OPERATIONS_OMITTED
             ),
         )
 
@@ -58,9 +62,13 @@ class ListClientMetricsResourcesHandler:
     Brokers of KRaft clusters offer it, also where no client may push metrics; those of ZooKeeper clusters do not.
     """
 
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
     def handle(
         self, request: ListClientMetricsResourcesRequest, exchange: Exchange
     ) -> ListClientMetricsResourcesResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE_CONFIGS)
         return ListClientMetricsResourcesResponse()
 
     @staticmethod

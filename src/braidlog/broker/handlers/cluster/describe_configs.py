@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.handlers.cluster.config_access import check_configs
 from braidlog.broker.handlers.cluster.loggers import describe_loggers, require_this_broker
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.error_mapping import to_protocol_error
@@ -24,6 +26,7 @@ from braidlog.config.topic_names import validate_name
 from braidlog.controller.requests import ResourceType
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -35,8 +38,11 @@ from braidlog.wire.generated.describe_configs import (
 
 
 class DescribeConfigsHandler:
-    def __init__(self, cache: MetadataCache, settings: DynamicBrokerSettings, broker_id: int) -> None:
+    def __init__(
+        self, cache: MetadataCache, settings: DynamicBrokerSettings, broker_id: int, authorizer: Authorizer
+    ) -> None:
         self._cache = cache
+        self._authorizer = authorizer
         self._settings = settings
         self._broker_id = broker_id
 
@@ -45,10 +51,22 @@ class DescribeConfigsHandler:
     ) -> Generator[None, None, DescribeConfigsResponse]:
         named = {(wanted.resource_type, wanted.resource_name): wanted for wanted in request.resources}
         results: list[DescribeConfigsResult] = []
+        refused: list[DescribeConfigsResult] = []
         for wanted in named.values():
-            results.append(self._describe(wanted, request))
+            try:
+                check_configs(
+                    self._authorizer,
+                    exchange,
+                    AclOperation.DESCRIBE_CONFIGS,
+                    wanted.resource_type,
+                    wanted.resource_name,
+                )
+            except ProtocolError as error:
+                refused.append(_failed(wanted, error))
+            else:
+                results.append(self._describe(wanted, request))
             yield
-        return DescribeConfigsResponse(results=results)
+        return DescribeConfigsResponse(results=results + refused)
 
     def _describe(self, wanted: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
         answer = DescribeConfigsResult(
@@ -93,17 +111,16 @@ class DescribeConfigsHandler:
 
     @staticmethod
     def error_response(request: DescribeConfigsRequest, version: int, error: ProtocolError) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
-            results=[
-                DescribeConfigsResult(
-                    error_code=error.code,
-                    error_message=error.message,
-                    resource_type=wanted.resource_type,
-                    resource_name=wanted.resource_name,
-                )
-                for wanted in request.resources
-            ]
-        )
+        return DescribeConfigsResponse(results=[_failed(wanted, error) for wanted in request.resources])
+
+
+def _failed(wanted: DescribeConfigsResource, error: ProtocolError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+    )
 
 
 def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from braidlog.broker.authorization.authorizer import Authorizer, refusal
 from braidlog.broker.coordinators.internal_topics import InternalTopics
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.config.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -18,33 +19,47 @@ from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidR
 from braidlog.core.time_slice import TimeSlice
 from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+_RESOURCES: Final = {0: AclResourceType.GROUP, 1: AclResourceType.TRANSACTIONAL_ID}
 _MANY_KEYS_FROM: Final = 4
 # Kafka names its code for success as the message, but not where there are many keys.
 _SUCCESS: Final = "NONE"
 
 
 class FindCoordinatorHandler:
-    def __init__(self, cache: MetadataCache, topics: InternalTopics) -> None:
+    def __init__(self, cache: MetadataCache, topics: InternalTopics, authorizer: Authorizer) -> None:
         self._cache = cache
         self._topics = topics
+        self._authorizer = authorizer
 
     async def handle(self, request: FindCoordinatorRequest, exchange: Exchange) -> FindCoordinatorResponse:
         topic = _TOPICS.get(request.key_type)
         if topic is None:
             raise InvalidRequestError(f"coordinators of key type {request.key_type} are unknown")
-        await self._topics.ensure(topic)
-        find = self._finder(topic, exchange.channel.listener)
-        if exchange.version >= _MANY_KEYS_FROM:
-            time_slice = TimeSlice()
-            coordinators: list[Coordinator] = []
-            for key in request.coordinator_keys:
+        many = exchange.version >= _MANY_KEYS_FROM
+        keys = request.coordinator_keys if many else [request.key]
+        resource = _RESOURCES[request.key_type]
+        allowed = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, resource, keys)
+        if not many and not allowed:
+            raise refusal(exchange, AclOperation.DESCRIBE, resource, request.key)
+        if allowed:
+            # The topic is not made for who may not know what is in it.
+            await self._topics.ensure(topic)
+        find = self._finder(topic, exchange.channel.listener) if allowed else None
+        time_slice = TimeSlice()
+        coordinators: list[Coordinator] = []
+        for key in keys:
+            if find is None or key not in allowed:
+                coordinators.append(_refused(key, refusal(exchange, AclOperation.DESCRIBE, resource, key)))
+            else:
                 coordinators.append(find(key))
-                await time_slice.yield_if_over()
+            await time_slice.yield_if_over()
+        if many:
             return FindCoordinatorResponse(coordinators=coordinators)
-        found = find(request.key)
+        (found,) = coordinators
         return FindCoordinatorResponse(
             error_code=found.error_code,
             error_message=found.error_message or _SUCCESS,

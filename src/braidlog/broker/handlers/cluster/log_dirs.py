@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.core.protocol_errors import NONE, KafkaStorageError, ProtocolError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.storage.dirs.log_directory import LogDirectory
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.dirs.replica_alter_log_dirs import ReplicaAlterLogDirs
@@ -29,12 +31,14 @@ from braidlog.wire.generated.describe_log_dirs import (
 class DescribeLogDirsHandler:
     """DescribeLogDirs (api 35): data directories, the replicas in them, and how much room is left."""
 
-    def __init__(self, logs: LogManager) -> None:
+    def __init__(self, logs: LogManager, authorizer: Authorizer) -> None:
         self._logs = logs
+        self._authorizer = authorizer
 
     def handle(
         self, request: DescribeLogDirsRequest, exchange: Exchange
     ) -> Generator[None, None, DescribeLogDirsResponse]:
+        self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE)
         wanted: set[TopicPartition] | None = None
         if request.topics is not None:
             wanted = set()
@@ -83,11 +87,13 @@ class DescribeLogDirsHandler:
 class AlterReplicaLogDirsHandler:
     """AlterReplicaLogDirs (api 34): move replicas between this broker's data directories while they serve."""
 
-    def __init__(self, logs: LogManager, moves: ReplicaAlterLogDirs) -> None:
+    def __init__(self, logs: LogManager, moves: ReplicaAlterLogDirs, authorizer: Authorizer) -> None:
         self._logs = logs
         self._moves = moves
+        self._authorizer = authorizer
 
     def handle(self, request: AlterReplicaLogDirsRequest, exchange: Exchange) -> AlterReplicaLogDirsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
         for directory in request.dirs:
             for topic in directory.topics:

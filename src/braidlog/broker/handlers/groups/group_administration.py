@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from braidlog.broker.handlers.authorized_operations import GROUP_OPERATIONS
+from braidlog.broker.authorization.authorizer import Authorizer, refusal
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import (
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     InvalidGroupIdError,
     ProtocolError,
@@ -15,6 +16,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -35,20 +37,29 @@ class DescribeGroupsHandler:
     v3   what the client may do with the group    v6   a group that is not there is an error, no longer "Dead"
     """
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     async def handle(self, request: DescribeGroupsRequest, exchange: Exchange) -> DescribeGroupsResponse:
         time_slice = TimeSlice()
-        groups: list[DescribedGroup] = []
         # A group that is named again is described once: it may have many members.
-        for group_id in dict.fromkeys(request.groups):
-            groups.append(await self._describe(group_id, exchange.version))
+        names = dict.fromkeys(request.groups)
+        operation, resource = AclOperation.DESCRIBE, AclResourceType.GROUP
+        allowed = self._authorizer.allowed(exchange, operation, resource, names)
+        groups = [
+            _failed_group(name, exchange.version, refusal(exchange, operation, resource, name))
+            for name in names
+            if name not in allowed
+        ]
+        for group_id in names:
+            if group_id not in allowed:
+                continue
+            group = await self._describe(group_id, exchange.version)
+            if request.include_authorized_operations and group.error_code in (0, GroupIdNotFoundError.code):
+                group.authorized_operations = self._authorizer.authorized_operations(exchange, resource, group_id)
+            groups.append(group)
             await time_slice.yield_if_over()
-        if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code in (0, GroupIdNotFoundError.code):
-                    group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=groups)
 
     async def _describe(self, group_id: str, version: int) -> DescribedGroup:
@@ -86,24 +97,36 @@ class ConsumerGroupDescribeHandler:
     """
 
     def __init__(
-        self, groups: CoordinatorRuntime[GroupCoordinatorShard], serves_protocol: Callable[[], bool] = lambda: True
+        self,
+        groups: CoordinatorRuntime[GroupCoordinatorShard],
+        authorizer: Authorizer,
+        serves_protocol: Callable[[], bool] = lambda: True,
     ) -> None:
         self._groups = groups
+        self._authorizer = authorizer
         self._serves_protocol = serves_protocol
 
     async def handle(self, request: ConsumerGroupDescribeRequest, exchange: Exchange) -> ConsumerGroupDescribeResponse:
         if not self._serves_protocol():
             raise UnsupportedVersionError("the consumer group protocol is off: brokers of another kind are here")
         time_slice = TimeSlice()
-        groups: list[DescribedConsumerGroup] = []
         # A group that is named again is described once: it may have many members.
-        for group_id in dict.fromkeys(request.group_ids):
-            groups.append(await self._describe(group_id))
+        names = dict.fromkeys(request.group_ids)
+        operation, resource = AclOperation.DESCRIBE, AclResourceType.GROUP
+        allowed = self._authorizer.allowed(exchange, operation, resource, names)
+        groups = [
+            _failed_consumer_group(name, refusal(exchange, operation, resource, name))
+            for name in names
+            if name not in allowed
+        ]
+        for group_id in names:
+            if group_id not in allowed:
+                continue
+            group = await self._describe(group_id)
+            if request.include_authorized_operations and group.error_code == 0:
+                group.authorized_operations = self._authorizer.authorized_operations(exchange, resource, group_id)
+            groups.append(group)
             await time_slice.yield_if_over()
-        if request.include_authorized_operations:
-            for group in groups:
-                if group.error_code == 0:
-                    group.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=groups)
 
     async def _describe(self, group_id: str) -> DescribedConsumerGroup:
@@ -134,17 +157,24 @@ def _failed_consumer_group(group_id: str, error: ProtocolError) -> DescribedCons
 class DeleteGroupsHandler:
     """DeleteGroups (api 42): groups without members, with all their offsets."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     async def handle(self, request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResponse:
         # Named twice, a group would not be there the second time.
         time_slice = TimeSlice()
         results: list[DeletableGroupResult] = []
-        for name in dict.fromkeys(request.groups_names):
-            results.append(await self._delete(name))
+        refused: list[DeletableGroupResult] = []
+        names = dict.fromkeys(request.groups_names)
+        allowed = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.GROUP, names)
+        for name in names:
+            if name in allowed:
+                results.append(await self._delete(name))
+            else:
+                refused.append(DeletableGroupResult(group_id=name, error_code=GroupAuthorizationFailedError.code))
             await time_slice.yield_if_over()
-        return DeleteGroupsResponse(results=results)
+        return DeleteGroupsResponse(results=results + refused)
 
     async def _delete(self, name: str) -> DeletableGroupResult:
         try:

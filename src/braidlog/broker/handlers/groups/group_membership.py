@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -18,6 +19,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
 )
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -36,10 +38,12 @@ class JoinGroupHandler:
     v5   static members (KIP-345)                         v9   a static leader may have to skip assigning (KIP-814)
     """
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     def handle(self, request: JoinGroupRequest, exchange: Exchange) -> None:
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.join_group(request, caller, exchange, now)
@@ -64,10 +68,12 @@ class SyncGroupHandler:
     v3   static members (KIP-345)     v5   names the protocol, so that a mix-up is noticed (KIP-559)
     """
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     def handle(self, request: SyncGroupRequest, exchange: Exchange) -> None:
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.sync_group(request, caller, exchange, now)
@@ -83,10 +89,12 @@ class SyncGroupHandler:
 class HeartbeatHandler:
     """Heartbeat (api 12): a member is alive; the answer tells it when to join again. v3 knows static members."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     def handle(self, request: HeartbeatRequest, exchange: Exchange) -> None:
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.heartbeat(request, caller, exchange, now)
@@ -103,10 +111,12 @@ class HeartbeatHandler:
 class LeaveGroupHandler:
     """LeaveGroup (api 13): members go at once instead of being missed. v3 several at a time, v5 with their reasons."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     def handle(self, request: LeaveGroupRequest, exchange: Exchange) -> None:
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.leave_group(request, caller, exchange, now)
@@ -124,9 +134,13 @@ class ConsumerGroupHeartbeatHandler:
     """
 
     def __init__(
-        self, groups: CoordinatorRuntime[GroupCoordinatorShard], serves_protocol: Callable[[], bool] = lambda: True
+        self,
+        groups: CoordinatorRuntime[GroupCoordinatorShard],
+        authorizer: Authorizer,
+        serves_protocol: Callable[[], bool] = lambda: True,
     ) -> None:
         self._groups = groups
+        self._authorizer = authorizer
         self._serves_protocol = serves_protocol
 
     def handle(self, request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> None:
@@ -135,6 +149,7 @@ class ConsumerGroupHeartbeatHandler:
                 "the consumer group protocol is off while brokers of another kind are in the cluster; use "
                 "group.protocol=classic"
             )
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)
         self._groups.submit(
             request.group_id, exchange, lambda shard, now: shard.consumer_heartbeat(request, caller, exchange, now)

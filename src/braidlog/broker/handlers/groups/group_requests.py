@@ -1,6 +1,7 @@
-"""What handlers of group requests share: who asks, and answers about partitions that do not exist.
+"""What handlers of group requests share: who asks, and answers about partitions that do not exist or are not theirs.
 
-Offsets are kept for partitions that exist; what is asked about others is answered without the coordinator.
+Offsets are kept for partitions that exist, for clients that may read them; what is asked about others is answered
+without the coordinator.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.coordinator.effects import Caller
 from braidlog.coordinator.group.topics import Topics
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.message import Message
 
 
@@ -40,6 +43,15 @@ def split_existing(topics: list[T], cluster: Topics) -> tuple[list[T], list[tupl
         if topic.partitions:
             known.append(topic)
     return known, unknown
+
+
+def split_readable(authorizer: Authorizer, exchange: Exchange, topics: list[T]) -> tuple[list[T], list[T]]:
+    """The topics that the client may read, and the others."""
+    if not authorizer.enabled:
+        return topics, []
+    names = [topic.name for topic in topics]
+    allowed = authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, names)
+    return [each for each in topics if each.name in allowed], [each for each in topics if each.name not in allowed]
 
 
 class MergingResponder(Generic[R]):

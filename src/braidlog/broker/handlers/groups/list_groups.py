@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, NotCoordinatorError, ProtocolError
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import CLUSTER_RESOURCE, AclOperation, AclResourceType
 from braidlog.wire.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
 class ListGroupsHandler:
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard]) -> None:
+    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], authorizer: Authorizer) -> None:
         self._groups = groups
+        self._authorizer = authorizer
 
     async def handle(self, request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
         if self._groups.loading_partitions():
             raise CoordinatorLoadInProgressError("groups are being loaded; try again")
+        # Who may describe the cluster sees all groups; others see those that they may describe.
+        sees_all = self._authorizer.authorize(exchange, AclOperation.DESCRIBE, *CLUSTER_RESOURCE, log_if_denied=False)
         response = ListGroupsResponse()
         time_slice = TimeSlice()
         for partition in self._groups.active_partitions():
@@ -28,7 +33,11 @@ class ListGroupsHandler:
             except NotCoordinatorError:
                 continue  # moved on meanwhile: its new coordinator lists them
             assert isinstance(answer, ListGroupsResponse)
-            response.groups += answer.groups
+            for group in answer.groups:
+                if sees_all or self._authorizer.authorize(
+                    exchange, AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id, log_if_denied=False
+                ):
+                    response.groups.append(group)
         return response
 
     @staticmethod

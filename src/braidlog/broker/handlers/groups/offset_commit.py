@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from braidlog.broker.handlers.groups.group_requests import MergingResponder, caller_of, merged_topics, split_existing
+from braidlog.broker.authorization.authorizer import Authorizer
+from braidlog.broker.handlers.groups.group_requests import (
+    MergingResponder,
+    caller_of,
+    merged_topics,
+    split_existing,
+    split_readable,
+)
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.coordinator.group.offset_records import text_units
@@ -16,12 +23,14 @@ from braidlog.core.protocol_errors import (
     NONE,
     OffsetMetadataTooLargeError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -42,6 +51,7 @@ from braidlog.wire.generated.offset_delete import (
 _TOPIC_IDS_FROM: Final = 10
 _UNKNOWN: Final = UnknownTopicOrPartitionError.code
 _UNKNOWN_ID: Final = UnknownTopicIdError.code
+_FORBIDDEN: Final = TopicAuthorizationFailedError.code
 
 
 class OffsetCommitHandler:
@@ -59,7 +69,9 @@ class OffsetCommitHandler:
         legacy: LegacyOffsets,
         tasks: Tasks,
         metadata_limit: Callable[[], int],
+        authorizer: Authorizer,
     ) -> None:
+        self._authorizer = authorizer
         self._groups = groups
         self._topics = topics
         self._legacy = legacy
@@ -67,7 +79,8 @@ class OffsetCommitHandler:
         self._metadata_limit = metadata_limit
 
     def handle(self, request: OffsetCommitRequest, exchange: Exchange) -> None:
-        refused = self._take_out_unknown(request, exchange.version)
+        self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
+        refused = self._take_out_unknown(request, exchange)
 
         def merge(response: OffsetCommitResponse) -> None:
             response.topics = merged_topics(refused, response.topics, lambda topic: (topic.name, topic.topic_id))
@@ -84,16 +97,19 @@ class OffsetCommitHandler:
                 request.group_id, responder, lambda shard, now: shard.commit_offsets(request, caller, responder, now)
             )
 
-    def _take_out_unknown(self, request: OffsetCommitRequest, version: int) -> list[OffsetCommitResponseTopic]:
-        """Leaves in the request what is there, with its name; returns what is not, with the error."""
-        by_id = version >= _TOPIC_IDS_FROM
+    def _take_out_unknown(self, request: OffsetCommitRequest, exchange: Exchange) -> list[OffsetCommitResponseTopic]:
+        """Leaves in the request what is there and may be read, with its name; returns the rest, with the errors."""
+        by_id = exchange.version >= _TOPIC_IDS_FROM
+        refused: list[OffsetCommitResponseTopic] = []
         if by_id:
             for topic in request.topics:
                 topic.name = self._topics.name_of(topic.topic_id) or ""
+            refused = [_answer(topic, topic.partitions, _UNKNOWN_ID) for topic in request.topics if not topic.name]
+            request.topics = [topic for topic in request.topics if topic.name]
+        request.topics, forbidden = split_readable(self._authorizer, exchange, request.topics)
+        refused += [_answer(topic, topic.partitions, _FORBIDDEN) for topic in forbidden]
         request.topics, unknown = split_existing(request.topics, self._topics)
-        return [
-            _answer(topic, missing, _UNKNOWN_ID if by_id and not topic.name else _UNKNOWN) for topic, missing in unknown
-        ]
+        return refused + [_answer(topic, missing, _UNKNOWN) for topic, missing in unknown]
 
     async def _commit_to_store(
         self, request: OffsetCommitRequest, responder: MergingResponder[OffsetCommitResponse]
@@ -141,13 +157,19 @@ def _answer(
 class OffsetDeleteHandler:
     """OffsetDelete (api 47): forget where a group was, for topics that none of its members reads."""
 
-    def __init__(self, groups: CoordinatorRuntime[GroupCoordinatorShard], topics: Topics) -> None:
+    def __init__(
+        self, groups: CoordinatorRuntime[GroupCoordinatorShard], topics: Topics, authorizer: Authorizer
+    ) -> None:
         self._groups = groups
         self._topics = topics
+        self._authorizer = authorizer
 
     def handle(self, request: OffsetDeleteRequest, exchange: Exchange) -> None:
+        self._authorizer.check(exchange, AclOperation.DELETE, AclResourceType.GROUP, request.group_id)
+        request.topics, forbidden = split_readable(self._authorizer, exchange, request.topics)
         request.topics, unknown = split_existing(request.topics, self._topics)
-        refused = [_unknown(*each) for each in unknown]
+        refused = [_not_deleted(topic, topic.partitions, _FORBIDDEN) for topic in forbidden]
+        refused += [_not_deleted(topic, missing, _UNKNOWN) for topic, missing in unknown]
 
         def merge(response: OffsetDeleteResponse) -> None:
             if response.error_code == NONE:
@@ -165,10 +187,9 @@ class OffsetDeleteHandler:
         return OffsetDeleteResponse(error_code=error.code)
 
 
-def _unknown(
-    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition]
+def _not_deleted(
+    topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteRequestPartition], code: int
 ) -> OffsetDeleteResponseTopic:
-    code = UnknownTopicOrPartitionError.code
     answers = [
         OffsetDeleteResponsePartition(partition_index=wanted.partition_index, error_code=code) for wanted in partitions
     ]

@@ -9,10 +9,11 @@ v7   `require_stable` keeps offsets back that an open transaction is about to ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+from braidlog.broker.authorization.authorizer import Authorizer, refusal
 from braidlog.broker.handlers.groups.group_requests import caller_of
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.pending_results import PendingResults
@@ -21,11 +22,18 @@ from braidlog.coordinator.effects import Caller, Responder
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
 from braidlog.coordinator.runtime import CoordinatorRuntime
-from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from braidlog.core.protocol_errors import (
+    NONE,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from braidlog.core.tasks import Tasks
 from braidlog.core.time_slice import TimeSlice, run_in_slices
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -49,12 +57,20 @@ _MOST_PARTITIONS: Final = 500
 # By the place of the group in the request, and of the piece in its group.
 GroupResults: TypeAlias = PendingResults[int, OffsetFetchResponseGroup]
 PieceResults: TypeAlias = PendingResults[int, OffsetFetchResponseGroup | ProtocolError]
+# Whether the client may know of a topic; none where nobody asks.
+IsVisible: TypeAlias = Callable[[str], bool] | None
 
 
 class OffsetFetchHandler:
     def __init__(
-        self, groups: CoordinatorRuntime[GroupCoordinatorShard], topics: Topics, legacy: LegacyOffsets, tasks: Tasks
+        self,
+        groups: CoordinatorRuntime[GroupCoordinatorShard],
+        topics: Topics,
+        legacy: LegacyOffsets,
+        tasks: Tasks,
+        authorizer: Authorizer,
     ) -> None:
+        self._authorizer = authorizer
         self._groups = groups
         self._topics = topics
         self._legacy = legacy
@@ -74,10 +90,27 @@ class OffsetFetchHandler:
         results: GroupResults = PendingResults(lambda groups: exchange.answer(_response(_in_order(groups), version)))
         results.expect(len(wanted))
         caller = caller_of(exchange)
+        is_visible = self._visibility(exchange)
         for place, group in enumerate(wanted):
-            responder = GroupResponder(results, version, place, group, self._topics)
-            self._ask(responder.known, responder, request.require_stable, caller)
+            responder = GroupResponder(results, version, place, group, self._topics, is_visible)
+            error = self._refusal(group, exchange)
+            if error is not None:
+                responder.fail(error)
+            else:
+                self._ask(responder.known, responder, request.require_stable, caller)
         results.all_asked()
+
+    def _refusal(self, group: OffsetFetchRequestGroup, exchange: Exchange) -> ProtocolError | None:
+        operation, resource = AclOperation.DESCRIBE, AclResourceType.GROUP
+        if self._authorizer.authorize(exchange, operation, resource, group.group_id):
+            return None
+        return refusal(exchange, operation, resource, group.group_id)
+
+    def _visibility(self, exchange: Exchange) -> IsVisible:
+        authorizer = self._authorizer
+        if not authorizer.enabled:
+            return None
+        return lambda topic: authorizer.authorize(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
     def _ask(self, group: OffsetFetchRequestGroup, responder: Responder, require_stable: bool, caller: Caller) -> None:
         request = OffsetFetchRequest(groups=[group], require_stable=require_stable)
@@ -101,9 +134,15 @@ class OffsetFetchHandler:
 
         results: GroupResults = PendingResults(done)
         results.expect(len(wanted))
+        is_visible = self._visibility(exchange)
         try:
             for place, group in enumerate(wanted):
-                responder = GroupResponder(results, version, place, group, self._topics)
+                responder = GroupResponder(results, version, place, group, self._topics, is_visible)
+                refused = self._refusal(group, exchange)
+                if refused is not None:
+                    responder.fail(refused)
+                    await time_slice.yield_if_over()
+                    continue
                 pieces = _pieces(responder.known)
                 piece_results: PieceResults = PendingResults(partial(_join_pieces, responder, pieces))
                 piece_results.expect(len(pieces))
@@ -123,8 +162,14 @@ class OffsetFetchHandler:
 
     async def _fetch_from_store(self, wanted: OffsetFetchRequestGroup, exchange: Exchange) -> None:
         """There a partition that is unknown and one without an offset get the same answer."""
+        refused = self._refusal(wanted, exchange)
+        if refused is not None:
+            exchange.answer(_response([_failed(wanted, exchange.version, refused)], exchange.version))
+            return
         topics = wanted.topics or []
-        places = [place for topic in topics for place in self._places(topic)]
+        is_visible = self._visibility(exchange)
+        hidden = {topic.name for topic in topics if is_visible is not None and not is_visible(topic.name)}
+        places = [place for topic in topics if topic.name not in hidden for place in self._places(topic)]
         try:
             offsets = dict(zip(places, await self._legacy.fetch(wanted.group_id, places), strict=True))
         except Exception as problem:
@@ -139,7 +184,9 @@ class OffsetFetchHandler:
                 ],
             )
             for topic in topics
+            if topic.name not in hidden
         ]
+        answers += [_forbidden(topic) for topic in topics if topic.name in hidden]
         group = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=answers)
         exchange.answer(_response([group], exchange.version))
 
@@ -161,10 +208,27 @@ def _in_order(groups: dict[int, OffsetFetchResponseGroup]) -> list[OffsetFetchRe
 class GroupResponder:
     """The responder of one group. `known` is what its coordinator is asked, by name."""
 
-    __slots__ = ("_by_id", "_place", "_results", "_topics", "_unknown", "_version", "_wanted", "known")
+    __slots__ = (
+        "_by_id",
+        "_forbidden",
+        "_is_visible",
+        "_place",
+        "_results",
+        "_topics",
+        "_unknown",
+        "_version",
+        "_wanted",
+        "known",
+    )
 
     def __init__(
-        self, results: GroupResults, version: int, place: int, wanted: OffsetFetchRequestGroup, topics: Topics
+        self,
+        results: GroupResults,
+        version: int,
+        place: int,
+        wanted: OffsetFetchRequestGroup,
+        topics: Topics,
+        is_visible: IsVisible,
     ) -> None:
         self._results = results
         self._version = version
@@ -172,9 +236,11 @@ class GroupResponder:
         self._wanted = wanted
         self._topics = topics
         self._by_id = version >= _TOPIC_IDS_FROM
+        self._is_visible = is_visible
         self._unknown: list[OffsetFetchResponseTopics] = []
+        self._forbidden: list[OffsetFetchResponseTopics] = []
         self.known = wanted
-        if self._by_id and wanted.topics is not None:
+        if wanted.topics is not None and (self._by_id or is_visible is not None):
             self.known = OffsetFetchRequestGroup(
                 group_id=wanted.group_id,
                 member_id=wanted.member_id,
@@ -185,18 +251,22 @@ class GroupResponder:
     def _named(self, asked: list[OffsetFetchRequestTopics]) -> list[OffsetFetchRequestTopics]:
         named = []
         for topic in asked:
-            name = self._topics.name_of(topic.topic_id)
-            if name is not None:
-                named.append(OffsetFetchRequestTopics(name=name, partition_indexes=topic.partition_indexes))
-            else:
+            name = self._topics.name_of(topic.topic_id) if self._by_id else topic.name
+            if name is None:
                 answers = [_nothing(index, UnknownTopicIdError.code) for index in topic.partition_indexes]
                 self._unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=answers))
+            elif self._is_visible is not None and not self._is_visible(name):
+                self._forbidden.append(_forbidden(topic))
+            else:
+                named.append(OffsetFetchRequestTopics(name=name, partition_indexes=topic.partition_indexes))
         return named
 
     def answer(self, response: Message) -> None:
         if not isinstance(response, OffsetFetchResponse):
             raise TypeError(f"{response} is no answer to OffsetFetch")
         answer = response.groups[0]
+        if self._wanted.topics is None and self._is_visible is not None:
+            answer.topics = [topic for topic in answer.topics if self._is_visible(topic.name)]
         if self._by_id:
             with_ids = list(self._unknown)
             for topic in answer.topics:
@@ -206,6 +276,7 @@ class GroupResponder:
                     topic.topic_id = facts.topic_id
                     with_ids.append(topic)
             answer.topics = with_ids
+        answer.topics += self._forbidden
         self._results.put(self._place, answer)
 
     def fail(self, error: ProtocolError) -> None:
@@ -309,6 +380,13 @@ def _wanted(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
 def _nothing(index: int, code: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
+    )
+
+
+def _forbidden(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    code = TopicAuthorizationFailedError.code
+    return OffsetFetchResponseTopics(
+        name=topic.name, topic_id=topic.topic_id, partitions=[_nothing(each, code) for each in topic.partition_indexes]
     )
 
 

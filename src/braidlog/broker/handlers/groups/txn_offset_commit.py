@@ -14,8 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
-from braidlog.broker.handlers.groups.group_requests import MergingResponder, caller_of, merged_topics, split_existing
+from braidlog.broker.handlers.groups.group_requests import (
+    MergingResponder,
+    caller_of,
+    merged_topics,
+    split_existing,
+    split_readable,
+)
 from braidlog.config.topic_names import OFFSETS_TOPIC
 from braidlog.coordinator.group.shard import GroupCoordinatorShard
 from braidlog.coordinator.group.topics import Topics
@@ -28,11 +35,13 @@ from braidlog.core.protocol_errors import (
     InvalidTxnStateError,
     NetworkError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.storage.producers.verification import VerificationGuard
 from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -71,6 +80,7 @@ class TxnOffsetCommitHandler:
         verifies: Callable[[], bool],
         producers_of: Callable[[int], OffsetsProducers | None],
         clock: Clock,
+        authorizer: Authorizer,
     ) -> None:
         """`producers_of`: of the log of an offsets partition; None where this broker has none."""
         self._groups = groups
@@ -79,10 +89,16 @@ class TxnOffsetCommitHandler:
         self._verifies = verifies
         self._producers_of = producers_of
         self._clock = clock
+        self._authorizer = authorizer
 
     def handle(self, request: TxnOffsetCommitRequest, exchange: Exchange) -> None:
+        check = self._authorizer.check
+        check(exchange, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
+        request.topics, forbidden = split_readable(self._authorizer, exchange, request.topics)
         request.topics, unknown = split_existing(request.topics, self._topics)
-        refused = [_answer(topic, missing, UnknownTopicOrPartitionError.code) for topic, missing in unknown]
+        refused = [_answer(topic, topic.partitions, TopicAuthorizationFailedError.code) for topic in forbidden]
+        refused += [_answer(topic, missing, UnknownTopicOrPartitionError.code) for topic, missing in unknown]
 
         def merge(response: TxnOffsetCommitResponse) -> None:
             response.topics = merged_topics(refused, response.topics, lambda topic: topic.name)

@@ -18,13 +18,18 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.records.fetch_session import FetchContext, FetchSessionCache, FetchTarget, TargetKey
 from braidlog.broker.handlers.records.partition_read import WITHOUT_CONVERSION_FROM, PartitionReader
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.core.clock import Clock
-from braidlog.core.protocol_errors import ProtocolError, UnsupportedCompressionTypeError
+from braidlog.core.protocol_errors import (
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnsupportedCompressionTypeError,
+)
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.time_slice import SlicedWork
 from braidlog.net.channel import Channel
@@ -35,6 +40,7 @@ from braidlog.replication.follower_session import FollowerSession
 from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.progress import NO_BROKER_EPOCH
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -87,6 +93,17 @@ class FetchReadResult:
             self.size += size
             self.budget = max(0, self.budget - size)
 
+    def add_forbidden(self, target: FetchTarget) -> None:
+        """As in Kafka this alone does not end the wait for the other partitions."""
+        self.data.append(
+            PartitionData(
+                partition_index=target.index,
+                error_code=TopicAuthorizationFailedError.code,
+                high_watermark=-1,
+                records=b"",
+            )
+        )
+
 
 class DelayedFetch(DelayedOperation):
     """A fetch that found too little; it reads once more when enough was appended, or its time is over."""
@@ -130,7 +147,9 @@ class FetchHandler:
         max_bytes: int,
         time_slicer: TimeSlicer,
         handler_pool: RequestHandlerPool,
+        authorizer: Authorizer,
     ) -> None:
+        self.authorizer = authorizer
         self._registry = registry
         self._sessions = sessions
         self._round = round_
@@ -170,12 +189,31 @@ class FetchHandler:
         except ProtocolError as error:
             exchange.answer(FetchResponse(error_code=error.code, session_id=0))
             return
+        if self.authorizer.enabled:
+            self._authorize(context, exchange)
         if len(context.targets) > _MANY:
             self._read_many(
                 request, context, exchange, lambda result: self._first_read(request, context, result, exchange)
             )
         else:
             self._first_read(request, context, self._read(request, context, version), exchange)
+
+    def _authorize(self, context: FetchContext, exchange: Exchange) -> None:
+        """Decided once, for as long as the fetch waits. An id that nobody knows is answered as such to a consumer."""
+        context.is_authorized = True
+        for target in context.targets:
+            if not target.topic:
+                # Inside a session the topic may have become known since.
+                target.topic = self._registry.name_of(target.topic_id) or ""
+        if context.follower is not None:
+            context.reads_nothing = not self.authorizer.authorize_cluster(exchange, AclOperation.CLUSTER_ACTION)
+            return
+        topics = dict.fromkeys(target.topic for target in context.targets)
+        named = [topic for topic in topics if topic]
+        allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, named)
+        if len(allowed) < len(named):
+            context.unauthorized = frozenset(named) - allowed
+            context.reads_nothing = len(context.unauthorized) == len(topics)
 
     def _run(self, work: SlicedWork, exchange: Exchange, done: Callable[[Any], None]) -> None:
         self._time_slicer.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))
@@ -188,6 +226,7 @@ class FetchHandler:
             or result.size >= request.min_bytes
             or result.failed
             or context.is_empty
+            or context.reads_nothing
             or exchange.channel.closed
             or self._stopping
         ):
@@ -228,9 +267,10 @@ class FetchHandler:
             return
         waiter.missing = waiter.request.min_bytes - result.size
         waiter.woken = False
+        unauthorized = waiter.context.unauthorized
         for target in waiter.context.targets:
             partition = self._registry.get(target.topic, target.index)
-            if partition is not None:
+            if partition is not None and (unauthorized is None or target.topic not in unauthorized):
                 waiter.watch(partition)
         self._waiting[waiter.exchange.channel] = waiter
         self._set_timer(waiter)
@@ -366,7 +406,11 @@ class FetchHandler:
     def _read(self, request: FetchRequest, context: FetchContext, version: int) -> FetchReadResult:
         result = FetchReadResult(self._budget(request, version), version)
         reader = self.reader
+        unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for target in context.targets:
+            if reads_nothing or (unauthorized is not None and target.topic in unauthorized):
+                result.add_forbidden(target)
+                continue
             result.add(reader.read(request, context, target, version, result.budget, result.min_one))
         context.is_applied = True
         return result
@@ -380,8 +424,12 @@ class FetchHandler:
     def _read_in_slices(self, request: FetchRequest, context: FetchContext, version: int) -> SlicedWork:
         result = FetchReadResult(self._budget(request, version), version)
         reader = self.reader
+        unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for count, target in enumerate(context.targets, 1):
-            result.add(reader.read(request, context, target, version, result.budget, result.min_one))
+            if reads_nothing or (unauthorized is not None and target.topic in unauthorized):
+                result.add_forbidden(target)
+            else:
+                result.add(reader.read(request, context, target, version, result.budget, result.min_one))
             if count % _STRIDE == 0:
                 yield
         context.is_applied = True

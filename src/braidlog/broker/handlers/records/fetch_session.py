@@ -164,7 +164,16 @@ class FetchSession:
 class FetchContext:
     """What one fetch request asks for, whether through a session or not."""
 
-    __slots__ = ("follower", "incremental", "is_applied", "session", "targets")
+    __slots__ = (
+        "follower",
+        "incremental",
+        "is_applied",
+        "is_authorized",
+        "reads_nothing",
+        "session",
+        "targets",
+        "unauthorized",
+    )
 
     def __init__(
         self,
@@ -180,6 +189,12 @@ class FetchContext:
         self.follower = follower
         # Whether partitions know how far the follower is that sent this.
         self.is_applied = False
+        # Whether an authorizer has decided; a topic whose name was not known then is not looked up any more.
+        self.is_authorized = False
+        # Topics that a consumer may not read; none where it may read all that it names.
+        self.unauthorized: frozenset[str] | None = None
+        # A follower that may not be one, or a consumer that may read none of the topics.
+        self.reads_nothing = False
 
     @property
     def session_id(self) -> int:

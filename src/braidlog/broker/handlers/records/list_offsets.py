@@ -10,23 +10,27 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.core.protocol_errors import (
     InvalidRequestError,
     LeaderNotAvailableError,
     OffsetNotAvailableError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import READ_COMMITTED
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -39,8 +43,9 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class ListOffsetsHandler:
-    def __init__(self, registry: PartitionRegistry) -> None:
+    def __init__(self, registry: PartitionRegistry, authorizer: Authorizer) -> None:
         self._registry = registry
+        self._authorizer = authorizer
 
     def handle(self, request: ListOffsetsRequest, exchange: Exchange) -> Generator[None, None, ListOffsetsResponse]:
         asked: set[tuple[str, int]] = set()
@@ -49,14 +54,22 @@ class ListOffsetsHandler:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 (twice if key in asked else asked).add(key)
+        names = [topic.name for topic in request.topics]
+        allowed = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
         response = ListOffsetsResponse(topics=[])
+        refused: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
+            if topic.name not in allowed:
+                refused.append(_forbidden(topic))
+                yield
+                continue
             answers: list[ListOffsetsPartitionResponse] = []
             for partition in topic.partitions:
                 repeated = (topic.name, partition.partition_index) in twice
                 answers.append(self._offset(topic.name, partition, request, exchange.version, repeated))
                 yield
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        response.topics += refused
         return response
 
     def _offset(
@@ -87,6 +100,15 @@ class ListOffsetsHandler:
     @staticmethod
     def error_response(request: ListOffsetsRequest, version: int, error: ProtocolError) -> None:
         """There is no such response: the connection is closed."""
+
+
+def _forbidden(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    code = TopicAuthorizationFailedError.code
+    answers = [
+        ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
+        for wanted in topic.partitions
+    ]
+    return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
 
 def _find(log: UnifiedLog, timestamp: int, limit: int, version: int, answer: ListOffsetsPartitionResponse) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any, Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.core.protocol_errors import (
     NONE,
@@ -14,11 +15,13 @@ from braidlog.core.protocol_errors import (
     PolicyViolationError,
     ProtocolError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
 )
 from braidlog.core.time_slice import run_in_slices
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import CLUSTER_RESOURCE, AclOperation, AclResourceType
 from braidlog.wire.generated.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -41,20 +44,38 @@ TO_HIGH_WATERMARK: Final = -1
 class OffsetForLeaderEpochHandler:
     """OffsetForLeaderEpoch (api 23): where a leader epoch ended, for readers that check for truncation (KIP-320)."""
 
-    def __init__(self, registry: PartitionRegistry) -> None:
+    def __init__(self, registry: PartitionRegistry, authorizer: Authorizer) -> None:
         self._registry = registry
+        self._authorizer = authorizer
 
     def handle(
         self, request: OffsetForLeaderEpochRequest, exchange: Exchange
     ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+        allowed = self._allowed(request, exchange)
         response = OffsetForLeaderEpochResponse(topics=[])
+        refused: list[OffsetForLeaderTopicResult] = []
         for topic in request.topics:
+            if topic.topic not in allowed:
+                code = TopicAuthorizationFailedError.code
+                forbidden = [EpochEndOffset(partition=each.partition, error_code=code) for each in topic.partitions]
+                refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=forbidden))
+                yield
+                continue
             answers: list[EpochEndOffset] = []
             for wanted in topic.partitions:
                 answers.append(self._end(topic.topic, wanted))
                 yield
             response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        response.topics += refused
         return response
+
+    def _allowed(self, request: OffsetForLeaderEpochRequest, exchange: Exchange) -> frozenset[str]:
+        """All for a follower, which need not see the topics themselves."""
+        names = [topic.topic for topic in request.topics]
+        follows = AclOperation.CLUSTER_ACTION
+        if self._authorizer.authorize(exchange, follows, *CLUSTER_RESOURCE, log_if_denied=False):
+            return frozenset(names)
+        return self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
 
     def _end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         answer = EpochEndOffset(partition=wanted.partition)
@@ -79,22 +100,33 @@ class DeleteRecordsHandler:
     It is answered when every live replica has moved its start, or the request's time-out is over.
     """
 
-    def __init__(self, registry: PartitionRegistry) -> None:
+    def __init__(self, registry: PartitionRegistry, authorizer: Authorizer) -> None:
         self._registry = registry
+        self._authorizer = authorizer
 
     def handle(
         self, request: DeleteRecordsRequest, exchange: Exchange
     ) -> Generator[None, None, DeleteRecordsResponse] | Coroutine[Any, Any, DeleteRecordsResponse]:
+        names = [topic.name for topic in request.topics]
+        allowed = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.TOPIC, names)
         for topic in request.topics:
             for wanted in topic.partitions:
                 partition = self._registry.get(topic.name, wanted.partition_index)
                 if partition is not None and partition.progress is not None:
-                    return self._delete_everywhere(request)
-        return self._delete_in_slices(request)
+                    return self._delete_everywhere(request, allowed)
+        return self._delete_in_slices(request, allowed)
 
-    def _delete_in_slices(self, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
+    def _delete_in_slices(
+        self, request: DeleteRecordsRequest, allowed: frozenset[str]
+    ) -> Generator[None, None, DeleteRecordsResponse]:
         response = DeleteRecordsResponse(topics=[])
         for topic in request.topics:
+            if topic.name not in allowed:
+                code = TopicAuthorizationFailedError.code
+                forbidden = [_refused(wanted.partition_index, code) for wanted in topic.partitions]
+                response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=forbidden))
+                yield
+                continue
             answers: list[DeleteRecordsPartitionResult] = []
             for wanted in topic.partitions:
                 answers.append(self._delete(topic.name, wanted))
@@ -118,8 +150,8 @@ class DeleteRecordsHandler:
             answer.error_code = to_protocol_error(problem, f"delete records of {topic}-{wanted.partition_index}").code
         return answer
 
-    async def _delete_everywhere(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        response = await run_in_slices(self._delete_in_slices(request))
+    async def _delete_everywhere(self, request: DeleteRecordsRequest, allowed: frozenset[str]) -> DeleteRecordsResponse:
+        response = await run_in_slices(self._delete_in_slices(request, allowed))
         assert isinstance(response, DeleteRecordsResponse)
         loop = asyncio.get_running_loop()
         waits: list[tuple[Partition, DeleteRecordsPartitionResult, asyncio.Future[None]]] = []
@@ -150,16 +182,15 @@ class DeleteRecordsHandler:
             topics=[
                 DeleteRecordsTopicResult(
                     name=topic.name,
-                    partitions=[
-                        DeleteRecordsPartitionResult(
-                            partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
-                        )
-                        for wanted in topic.partitions
-                    ],
+                    partitions=[_refused(wanted.partition_index, error.code) for wanted in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
+
+
+def _refused(index: int, code: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=code)
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

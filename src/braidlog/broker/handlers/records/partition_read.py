@@ -60,7 +60,7 @@ class PartitionReader:
     ) -> PartitionData:
         """At most `budget` bytes, or one batch if `min_one`; whatever goes wrong is the answer of this partition."""
         try:
-            partition = self._partition(target, version)
+            partition = self._partition(context, target, version)
             partition.check_epoch(target.current_leader_epoch)
             max_bytes = min(target.max_bytes, budget)
             follower = context.follower
@@ -121,9 +121,9 @@ class PartitionReader:
                 data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
         return data
 
-    def _partition(self, target: FetchTarget, version: int) -> Partition:
+    def _partition(self, context: FetchContext, target: FetchTarget, version: int) -> Partition:
         if version >= 13:
-            if not target.topic:
+            if not target.topic and not context.is_authorized:
                 # Inside a session the topic may have become known since.
                 target.topic = self._registry.name_of(target.topic_id) or ""
             if not target.topic:

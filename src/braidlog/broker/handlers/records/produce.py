@@ -22,6 +22,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.records.transaction_verification import (
     AddOrVerify,
     PartitionErrors,
@@ -42,6 +43,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     RecordListTooLargeError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -55,6 +57,7 @@ from braidlog.replication.group_commit import Committer
 from braidlog.replication.partition import ACKS_ALL, Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.pending_ack import PendingAck
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -103,6 +106,8 @@ class ProduceAck(PendingAck):
         self.rejected = False
         # Why all of the request is refused.
         self.refused: ProtocolError | None = None
+        # Topics that the producer may write to; none where nobody asks.
+        self.authorized: frozenset[str] | None = None
         # Where some of its batches are transactional.
         self.verification: TransactionVerification | None = None
         # How far the request is appended: the next topic, and the next partition of it.
@@ -174,7 +179,7 @@ class PendingVerification:
         verification = self.verification
         self.tries += 1
         try:
-            self.handler.prepare(self.request, verification)
+            self.handler.prepare(self.request, self.ack, verification)
         except ProtocolError as error:
             self.ack.refused = error
         if self.ack.refused is not None or not verification.guards:
@@ -203,8 +208,10 @@ class ProduceHandler:
         fair_queue: FairQueue,
         handler_pool: RequestHandlerPool,
         timeouts: TimeoutQueues,
+        authorizer: Authorizer,
     ) -> None:
         """`timeouts` ends the waits of acks=all for other replicas."""
+        self.authorizer = authorizer
         self._registry = registry
         self._committer = committer
         self._timeouts = timeouts
@@ -228,18 +235,38 @@ class ProduceHandler:
         ack = ProduceAck(exchange, request.acks)
         if self.has_session is not None and request.acks != ACKS_ALL and not self.has_session():
             ack.refused = NotLeaderOrFollowerError("this broker has lost its session, and another may lead by now")
+        if self.authorizer.enabled:
+            self._authorize(request, ack)
         if has_transaction(request):
-            if request.transactional_id is not None:
+            if request.transactional_id is not None and ack.refused is None:
                 required = self.verifies is None or self.verifies()
                 verification = ack.verification = TransactionVerification(exchange.version, required)
                 PendingVerification(self, request, request.transactional_id, ack, verification).ask()
                 return
             # A request is looked at as a whole: one transactional batch without the id that it belongs to refuses all.
-            ack.refused = TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
+            if request.transactional_id is None:
+                ack.refused = TransactionalIdAuthorizationFailedError("transactional records need a transactional id")
         self.append(request, ack)
 
-    def prepare(self, request: ProduceRequest, verification: TransactionVerification) -> None:
-        verification.prepare(request, self._registry, self._clock.wall_ms())
+    def _authorize(self, request: ProduceRequest, ack: ProduceAck) -> None:
+        authorizer, exchange = self.authorizer, ack.exchange
+        transactional_id = request.transactional_id
+        if transactional_id is not None and has_transaction(request):
+            try:
+                authorizer.check(exchange, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+            except TransactionalIdAuthorizationFailedError as error:
+                ack.refused = error
+                return
+        names: dict[str, None] = {}
+        for topic in request.topic_data:
+            # What an id stands for that nobody knows is not known either.
+            name = topic.name if exchange.version < 13 else self._registry.name_of(topic.topic_id)
+            if name is not None:
+                names[name] = None
+        ack.authorized = authorizer.allowed(exchange, AclOperation.WRITE, AclResourceType.TOPIC, names)
+
+    def prepare(self, request: ProduceRequest, ack: ProduceAck, verification: TransactionVerification) -> None:
+        verification.prepare(request, self._registry, self._clock.wall_ms(), ack.authorized)
 
     def must_verify_again(self, verification: TransactionVerification, answers: PartitionErrors) -> bool:
         return verification.must_verify_again(answers, self._registry)
@@ -261,6 +288,7 @@ class ProduceHandler:
         version = ack.exchange.version
         by_id = version >= 13
         now_ms = self._clock.wall_ms()
+        authorized = ack.authorized if ack.refused is None else None
         done = 0
         while ack.topic_at < len(request.topic_data):
             topic = request.topic_data[ack.topic_at]
@@ -271,6 +299,12 @@ class ProduceHandler:
                 answer = TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=[])
                 ack.topics.append(answer)
             answers = ack.topics[-1].partition_responses
+            if authorized is not None and name is not None and name not in authorized:
+                ack.rejected = True
+                forbidden = TopicAuthorizationFailedError(f"not allowed to write to {name}")
+                answers += [_refusal(data.index, forbidden, None, version) for data in topic.partition_data]
+                ack.topic_at += 1
+                continue
             while ack.partition_at < len(topic.partition_data):
                 data = topic.partition_data[ack.partition_at]
                 long = self._long_work(name, data, ack)

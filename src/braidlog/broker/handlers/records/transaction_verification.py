@@ -68,10 +68,19 @@ class TransactionVerification:
         self.refused: dict[TopicPartition, ProtocolError] = {}
         self.answered = False
 
-    def prepare(self, request: ProduceRequest, registry: PartitionRegistry, now_ms: int) -> None:
-        """Find out what to ask. Raises InvalidProducerIdMappingError for batches of more than one producer."""
+    def prepare(
+        self,
+        request: ProduceRequest,
+        registry: PartitionRegistry,
+        now_ms: int,
+        authorized: frozenset[str] | None = None,
+    ) -> None:
+        """Find out what to ask, where only some topics may be written to, about those alone.
+
+        Raises InvalidProducerIdMappingError for batches of more than one producer.
+        """
         self.guards = {}
-        batches = self._batches(request, registry)
+        batches = self._batches(request, registry, authorized)
         for _, header in batches:
             if self.producer_id < 0:
                 self.producer_id = header.producer_id
@@ -92,14 +101,14 @@ class TransactionVerification:
                 self.guards[target] = held
 
     def _batches(
-        self, request: ProduceRequest, registry: PartitionRegistry
+        self, request: ProduceRequest, registry: PartitionRegistry, authorized: frozenset[str] | None
     ) -> list[tuple[TopicPartition, BatchHeader]]:
         found: list[tuple[TopicPartition, BatchHeader]] = []
         for topic in request.topic_data:
             name: str | None = topic.name
             if self.version >= 13:
                 name = registry.name_of(topic.topic_id)
-            if name is None:
+            if name is None or (authorized is not None and name not in authorized):
                 continue
             for data in topic.partition_data:
                 records = data.records

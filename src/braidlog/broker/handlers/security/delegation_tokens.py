@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager
 from braidlog.broker.authentication.sasl_authenticator import SaslServerAuthenticator
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.cluster.token_records import TokenInformation
 from braidlog.controller import delegation_tokens as rules
@@ -19,6 +20,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.net.channel import ANONYMOUS, Channel
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -38,8 +40,9 @@ _TELLS_REQUESTER = 3
 
 
 class CreateDelegationTokenHandler:
-    def __init__(self, tokens: DelegationTokenManager | None) -> None:
+    def __init__(self, tokens: DelegationTokenManager | None, authorizer: Authorizer) -> None:
         self._tokens = tokens
+        self._authorizer = authorizer
 
     async def handle(self, request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateDelegationTokenResponse:
         requester = Principal(USER, exchange.channel.principal)
@@ -60,6 +63,8 @@ class CreateDelegationTokenHandler:
             _check_may_ask(exchange.channel)
             if not owner.type:
                 raise InvalidPrincipalTypeError(f"the owner {owner.name} has no type")
+            if owner != requester:
+                self._authorizer.check(exchange, AclOperation.CREATE_TOKENS, AclResourceType.USER, str(owner))
             rules.check_renewers(renewers)
             tokens = _enabled(self._tokens)
             with told_to_client():
@@ -118,8 +123,9 @@ class ExpireDelegationTokenHandler:
 
 
 class DescribeDelegationTokenHandler:
-    def __init__(self, tokens: DelegationTokenManager | None) -> None:
+    def __init__(self, tokens: DelegationTokenManager | None, authorizer: Authorizer) -> None:
         self._tokens = tokens
+        self._authorizer = authorizer
 
     def handle(self, request: DescribeDelegationTokenRequest, exchange: Exchange) -> DescribeDelegationTokenResponse:
         _check_may_ask(exchange.channel)
@@ -131,9 +137,18 @@ class DescribeDelegationTokenHandler:
             tokens=[
                 _described(token, tokens.hmac(token.token_id), exchange.version)
                 for token in tokens.tokens.values()
-                if rules.concerns(token, owners)
+                if rules.concerns(token, owners) and self._may_see(token, exchange)
             ]
         )
+
+    def _may_see(self, token: TokenInformation, exchange: Exchange) -> bool:
+        """Whose token it is, and who renews it or asked for it; others with a right to the token, or to its owner's."""
+        if rules.concerns(token, [Principal(USER, exchange.channel.principal)]):
+            return True
+        authorize = self._authorizer.authorize
+        return authorize(
+            exchange, AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, token.token_id
+        ) or authorize(exchange, AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, str(token.owner))
 
     @staticmethod
     def error_response(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from braidlog.broker.authentication.scram_users import ScramUsers
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.controller.direct_writes import DirectWrites
@@ -16,6 +17,7 @@ from braidlog.core.protocol_errors import (
     ResourceNotFoundError,
 )
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -30,12 +32,14 @@ from braidlog.wire.generated.describe_user_scram_credentials import (
 
 
 class DescribeUserScramCredentialsHandler:
-    def __init__(self, users: ScramUsers) -> None:
+    def __init__(self, users: ScramUsers, authorizer: Authorizer) -> None:
         self._users = users
+        self._authorizer = authorizer
 
     def handle(
         self, request: DescribeUserScramCredentialsRequest, exchange: Exchange
     ) -> DescribeUserScramCredentialsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE)
         asked = [each.name for each in request.users or ()]
         # An empty list asks for all as well.
         times = Counter(asked or sorted(self._users.users))
@@ -70,7 +74,9 @@ class DescribeUserScramCredentialsHandler:
     def error_response(
         request: DescribeUserScramCredentialsRequest, version: int, error: ProtocolError
     ) -> DescribeUserScramCredentialsResponse:
-        return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=[])
+        # As in Kafka one for each user that was named, but none is named again.
+        results = [_refused("", error) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=error.message, results=results)
 
 
 def _refused(name: str, error: ProtocolError) -> DescribeUserScramCredentialsResult:
@@ -82,13 +88,17 @@ def _refused(name: str, error: ProtocolError) -> DescribeUserScramCredentialsRes
 class AlterUserScramCredentialsHandler:
     """Any broker may write them: a client need not ask the controller, though Kafka's do."""
 
-    def __init__(self, direct_writes: DirectWrites, config_changes: ConfigChangeListener) -> None:
+    def __init__(
+        self, direct_writes: DirectWrites, config_changes: ConfigChangeListener, authorizer: Authorizer
+    ) -> None:
         self._direct_writes = direct_writes
         self._config_changes = config_changes
+        self._authorizer = authorizer
 
     async def handle(
         self, request: AlterUserScramCredentialsRequest, exchange: Exchange
     ) -> AlterUserScramCredentialsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         by_user: dict[str, list[ScramChange]] = {}
         for gone in request.deletions:
             by_user.setdefault(gone.name, []).append(ScramChange(gone.mechanism))

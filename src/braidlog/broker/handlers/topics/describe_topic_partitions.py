@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from braidlog.broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.topics.metadata import TopicDescriber
 from braidlog.broker.metadata_cache import MetadataCache
-from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError, UnknownTopicOrPartitionError
+from braidlog.core.protocol_errors import (
+    InvalidRequestError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -24,8 +30,11 @@ _LATEST_METADATA: Final = 13
 
 
 class DescribeTopicPartitionsHandler:
-    def __init__(self, cache: MetadataCache, registry: PartitionRegistry, most_partitions: int) -> None:
+    def __init__(
+        self, cache: MetadataCache, registry: PartitionRegistry, most_partitions: int, authorizer: Authorizer
+    ) -> None:
         self._cache = cache
+        self._authorizer = authorizer
         self._registry = registry
         self._most_partitions = most_partitions
 
@@ -42,31 +51,44 @@ class DescribeTopicPartitionsHandler:
         left = max(1, min(request.response_partition_limit, self._most_partitions))
         describer = TopicDescriber(image, self._registry, exchange.channel.listener, _LATEST_METADATA)
         topics: list[DescribeTopicPartitionsResponseTopic] = []
+        refused: list[DescribeTopicPartitionsResponseTopic] = []
+        next_cursor: ResponseCursor | None = None
         for name in names:
             yield
+            if next_cursor is not None and not request.topics:
+                break
+            if not self._authorizer.authorize(
+                exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, name, log_if_denied=bool(request.topics)
+            ):
+                if request.topics:
+                    code = TopicAuthorizationFailedError.code
+                    refused.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+                continue
+            if next_cursor is not None:
+                continue
+            operations = self._authorizer.authorized_operations(exchange, AclResourceType.TOPIC, name)
             topic = image.topic(name)
             if topic is None:
                 topics.append(
                     DescribeTopicPartitionsResponseTopic(
                         error_code=UnknownTopicOrPartitionError.code,
                         name=name,
-                        topic_authorized_operations=TOPIC_OPERATIONS,
+                        topic_authorized_operations=operations,
                     )
                 )
                 continue
             if left == 0:
-                return DescribeTopicPartitionsResponse(
-                    topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=0)
-                )
+                next_cursor = ResponseCursor(topic_name=name, partition_index=0)
+                continue
             start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            described = describer.describe(topic, TOPIC_OPERATIONS)
+            described = describer.describe(topic)
             page = described.partitions[start : start + left]
             topics.append(
                 DescribeTopicPartitionsResponseTopic(
                     name=name,
                     topic_id=topic.topic_id,
                     is_internal=topic.internal,
-                    topic_authorized_operations=TOPIC_OPERATIONS,
+                    topic_authorized_operations=operations,
                     partitions=[
                         DescribeTopicPartitionsResponsePartition(
                             # As in Kafka, which shows no leader where there is none, but not as an error.
@@ -85,10 +107,8 @@ class DescribeTopicPartitionsHandler:
             )
             left -= len(page)
             if start + len(page) < len(described.partitions):
-                return DescribeTopicPartitionsResponse(
-                    topics=topics, next_cursor=ResponseCursor(topic_name=name, partition_index=start + len(page))
-                )
-        return DescribeTopicPartitionsResponse(topics=topics)
+                next_cursor = ResponseCursor(topic_name=name, partition_index=start + len(page))
+        return DescribeTopicPartitionsResponse(topics=topics + refused, next_cursor=next_cursor)
 
     @staticmethod
     def error_response(

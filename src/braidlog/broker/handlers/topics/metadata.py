@@ -15,19 +15,16 @@ client that is told so may forget all brokers that it knew (librdkafka does), so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
-from braidlog.broker.handlers.authorized_operations import (
-    AUTHORIZED_OPERATIONS_OMITTED,
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
-)
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage
-from braidlog.config.topic_names import problem_with
+from braidlog.config.topic_names import is_internal, problem_with
 from braidlog.controller.requests import NewTopic
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
@@ -38,6 +35,7 @@ from braidlog.core.protocol_errors import (
     ListenerNotFoundError,
     ProtocolError,
     ReplicaNotAvailableError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -45,6 +43,7 @@ from braidlog.core.time_slice import run_in_slices
 from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_RESOURCE, AclOperation, AclResourceType
 from braidlog.wire.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -69,6 +68,7 @@ class MetadataHandler:
         auto_create: bool,
         wanted: Callable[[str], NewTopic],
         announced: Callable[[], Awaitable[object]],
+        authorizer: Authorizer,
         announced_within_s: float = _ANNOUNCED_WITHIN_S,
     ) -> None:
         """`announced` returns once the controller has told this broker of the cluster."""
@@ -79,6 +79,7 @@ class MetadataHandler:
         # How a topic of that name is made: the internal ones are not like the others.
         self._wanted = wanted
         self._announced = announced
+        self._authorizer = authorizer
         self._announced_within_s = announced_within_s
 
     def handle(
@@ -103,10 +104,13 @@ class MetadataHandler:
     ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
         version = exchange.version
         if request.topics is None or (version == 0 and not request.topics):
-            return self._describe(request, exchange, None, {})
+            return self._describe(request, exchange, None)
         wanted = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
         if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
             raise InvalidRequestError("topic ids can be asked for from version 12 on")
+        refused: list[MetadataResponseTopic] = []
+        if self._authorizer.enabled:
+            wanted, refused = self._take_out_hidden(wanted, exchange)
         if self._auto_create and request.allow_auto_topic_creation:
             image = self._cache.image
             missing = [
@@ -114,16 +118,52 @@ class MetadataHandler:
                 for topic in wanted
                 if topic.name and topic.topic_id == ZERO_ID and not image.topic(topic.name)
             ]
+            if missing and self._authorizer.enabled:
+                forbidden = self._not_creatable(missing, exchange)
+                wanted = [topic for topic in wanted if topic.topic_id != ZERO_ID or topic.name not in forbidden]
+                missing = [name for name in missing if name not in forbidden]
+                refused = [*(_forbidden(name) for name in forbidden), *refused]
             creatable = [name for name in dict.fromkeys(missing) if _name_error(name) is None]
             if creatable:
-                return self._create_then_describe(request, exchange, wanted, creatable)
-        return self._describe(request, exchange, wanted, {})
+                return self._create_then_describe(request, exchange, wanted, creatable, refused)
+        return self._describe(request, exchange, wanted, refused=refused)
+
+    def _take_out_hidden(
+        self, wanted: list[MetadataRequestTopic], exchange: Exchange
+    ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
+        """What the client may know of, and answers about the rest, which do not say whether it is there."""
+        shown: list[MetadataRequestTopic] = []
+        refused: list[MetadataResponseTopic] = []
+        for topic in wanted:
+            by_id = topic.topic_id != ZERO_ID
+            name = self._cache.name_of(topic.topic_id) if by_id else topic.name or ""
+            if name is None or self._authorizer.authorize(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+                shown.append(topic)
+            elif by_id:
+                # An id is no secret, the name is.
+                code = TopicAuthorizationFailedError.code
+                refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id))
+            else:
+                refused.append(_forbidden(name))
+        return shown, refused
+
+    def _not_creatable(self, names: list[str], exchange: Exchange) -> dict[str, None]:
+        """Those that the client may not create, as an ordered set."""
+        if self._authorizer.authorize(exchange, AclOperation.CREATE, *CLUSTER_RESOURCE, log_if_denied=False):
+            return {}
+        allowed = self._authorizer.allowed(exchange, AclOperation.CREATE, AclResourceType.TOPIC, names)
+        return {name: None for name in names if name not in allowed}
 
     async def _create_then_describe(
-        self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic], names: list[str]
+        self,
+        request: MetadataRequest,
+        exchange: Exchange,
+        wanted: list[MetadataRequestTopic],
+        names: list[str],
+        refused: list[MetadataResponseTopic],
     ) -> MetadataResponse:
         errors = await self._creation.create([self._wanted(name) for name in names])
-        response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors))
+        response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors, refused))
         return response
 
     def _describe(
@@ -131,20 +171,29 @@ class MetadataHandler:
         request: MetadataRequest,
         exchange: Exchange,
         wanted: list[MetadataRequestTopic] | None,
-        errors: dict[str, ProtocolError],
+        errors: Mapping[str, ProtocolError] = MappingProxyType({}),
+        refused: Sequence[MetadataResponseTopic] = (),
     ) -> Generator[None, None, MetadataResponse]:
         image = self._cache.image
-        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
         describer = TopicDescriber(image, self._registry, exchange.channel.listener, exchange.version)
-        described: Iterator[MetadataResponseTopic]
+        described: Iterator[MetadataResponseTopic | None]
         if wanted is None:
-            described = (describer.describe(topic, operations) for topic in image.topics.values())
+            described = (
+                describer.describe(topic) if self._shows(topic.name, exchange) else None
+                for topic in image.topics.values()
+            )
         else:
-            described = (_lookup(image, describer, topic, operations, errors) for topic in wanted)
+            described = (_lookup(image, describer, topic, errors) for topic in wanted)
         topics: list[MetadataResponseTopic] = []
         for topic in described:
-            topics.append(topic)
+            if topic is not None:
+                if request.include_topic_authorized_operations and topic.name is not None:
+                    topic.topic_authorized_operations = self._authorizer.authorized_operations(
+                        exchange, AclResourceType.TOPIC, topic.name
+                    )
+                topics.append(topic)
             yield
+        topics += refused
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
@@ -155,8 +204,16 @@ class MetadataHandler:
             controller_id=image.controller_id,
             topics=topics,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+                self._authorizer.cluster_operations(exchange)
+                if request.include_cluster_authorized_operations
+                else AUTHORIZED_OPERATIONS_OMITTED
             ),
+        )
+
+    def _shows(self, topic: str, exchange: Exchange) -> bool:
+        """Whether a topic that nobody asked for by name is in the list."""
+        return self._authorizer.authorize(
+            exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic, log_if_denied=False
         )
 
     @staticmethod
@@ -174,20 +231,25 @@ def _lookup(
     image: ClusterImage,
     describer: TopicDescriber,
     wanted: MetadataRequestTopic,
-    operations: int,
-    errors: dict[str, ProtocolError],
+    errors: Mapping[str, ProtocolError],
 ) -> MetadataResponseTopic:
     if wanted.topic_id != ZERO_ID:
         by_id = image.topic_by_id(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(error_code=UnknownTopicIdError.code, name=None, topic_id=wanted.topic_id)
-        return describer.describe(by_id, operations)
+        return describer.describe(by_id)
     name = wanted.name or ""
     topic = image.topic(name)
     if topic is not None:
-        return describer.describe(topic, operations)
+        return describer.describe(topic)
     error = errors.get(name) or _name_error(name) or UnknownTopicOrPartitionError()
-    return MetadataResponseTopic(error_code=error.code, name=name, topic_authorized_operations=operations)
+    return MetadataResponseTopic(error_code=error.code, name=name)
+
+
+def _forbidden(name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=TopicAuthorizationFailedError.code, name=name, is_internal=is_internal(name)
+    )
 
 
 class TopicDescriber:
@@ -200,13 +262,12 @@ class TopicDescriber:
         self._reachable = {id for id, broker in image.brokers.items() if broker.endpoint(listener) is not None}
         self._version = version
 
-    def describe(self, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    def describe(self, topic: TopicImage) -> MetadataResponseTopic:
         partitions = topic.partitions
         described = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.internal,
-            topic_authorized_operations=operations,
             # Those without replicas are not known yet.
             partitions=[self._partition(index, each) for index, each in enumerate(partitions) if each.replicas],
         )

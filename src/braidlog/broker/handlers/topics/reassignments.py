@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import ElectionType, Reassignment
 from braidlog.core.protocol_errors import NONE, NotControllerError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,12 +30,14 @@ from braidlog.wire.generated.list_partition_reassignments import (
 
 
 class AlterReassignmentsHandler:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     async def handle(
         self, request: AlterPartitionReassignmentsRequest, exchange: Exchange
     ) -> AlterPartitionReassignmentsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         wanted = [
             Reassignment(
                 TopicPartition(topic.name, partition.partition_index),
@@ -63,16 +67,35 @@ class AlterReassignmentsHandler:
     def error_response(
         request: AlterPartitionReassignmentsRequest, version: int, error: ProtocolError
     ) -> AlterPartitionReassignmentsResponse:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        response = AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        # As in Kafka, which says that it is not the controller once, and all else of every partition, too.
+        if not isinstance(error, NotControllerError):
+            response.responses = [
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=partition.partition_index,
+                            error_code=error.code,
+                            error_message=error.message,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        return response
 
 
 class ListReassignmentsHandler:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     def handle(
         self, request: ListPartitionReassignmentsRequest, exchange: Exchange
     ) -> ListPartitionReassignmentsResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.DESCRIBE)
         wanted: list[TopicPartition] | None = None
         if request.topics is not None:
             wanted = [
@@ -97,16 +120,28 @@ class ListReassignmentsHandler:
     def error_response(
         request: ListPartitionReassignmentsRequest, version: int, error: ProtocolError
     ) -> ListPartitionReassignmentsResponse:
-        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        response = ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+        # As above; what was asked about comes back without replicas.
+        if not isinstance(error, NotControllerError):
+            response.topics = [
+                OngoingTopicReassignment(
+                    name=topic.name,
+                    partitions=[OngoingPartitionReassignment(partition_index=each) for each in topic.partition_indexes],
+                )
+                for topic in request.topics or ()
+            ]
+        return response
 
 
 class ElectLeadersHandler:
     """ElectLeaders (api 43): elect preferred or, where allowed, unclean leaders; null asks for every partition."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     async def handle(self, request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
+        self._authorizer.check_cluster(exchange, AclOperation.ALTER)
         wanted: list[TopicPartition] | None = None
         if request.topic_partitions is not None:
             wanted = [

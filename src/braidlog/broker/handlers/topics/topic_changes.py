@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.cluster.image import ClusterImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.describe import describe_topic, topic_sources
 from braidlog.controller.controller import Controller
 from braidlog.controller.requests import NewPartitions, NewTopic, NewTopicResult, TopicRef
-from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
+from braidlog.core.protocol_errors import (
+    NONE,
+    InvalidRequestError,
+    NotControllerError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    UnknownTopicIdError,
+)
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import CLUSTER_RESOURCE, AclOperation, AclResourceType
 from braidlog.wire.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -36,32 +46,67 @@ class CreateTopicsHandler:
     v7   topic ids
     """
 
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings) -> None:
+    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, authorizer: Authorizer) -> None:
         self._controller = controller
         self._settings = settings
+        self._authorizer = authorizer
 
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in request.topics)
+        if self._authorizer.enabled:
+            _require_controller(self._controller)
+        creatable = self._creatable(times, exchange)
+        describable = self._authorizer.allowed(
+            exchange, AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, times, log_if_denied=False
+        )
         time_slice = TimeSlice()
         wanted: list[NewTopic] = []
+        refused: list[CreatableTopicResult] = []
         for topic in request.topics:
             if times[topic.name] == 1:
-                wanted.append(_new_topic(topic))
+                if topic.name in creatable:
+                    wanted.append(_new_topic(topic))
+                else:
+                    refused.append(_failed(topic.name, TopicAuthorizationFailedError("Authorization failed.")))
             await time_slice.yield_if_over()
         results = await self._controller.create_topics(wanted, request.validate_only)
         describe = _ConfigDescriber(self._settings.current)
         answers: list[CreatableTopicResult] = []
         for result in results:
-            answers.append(_result(result, describe if exchange.version >= 5 else None))
+            shown = exchange.version >= 5 and result.name in describable
+            answers.append(_result(result, describe if shown else None))
+            if result.error is None and result.name not in describable:
+                _hide_configs(answers[-1])
             await time_slice.yield_if_over()
         for name in sorted(name for name, count in times.items() if count > 1):
             error = InvalidRequestError("the topic is named twice in one request")
-            answers.append(_failed(name, error))
-        return CreateTopicsResponse(topics=answers)
+            refused.append(_failed(name, error))
+        for answer in refused:
+            if answer.name not in describable:
+                _hide_configs(answer)
+        return CreateTopicsResponse(topics=answers + refused)
+
+    def _creatable(self, names: Mapping[str, int], exchange: Exchange) -> frozenset[str]:
+        if self._authorizer.authorize(exchange, AclOperation.CREATE, *CLUSTER_RESOURCE, log_if_denied=False):
+            return frozenset(names)
+        return self._authorizer.allowed(exchange, AclOperation.CREATE, AclResourceType.TOPIC, names)
 
     @staticmethod
     def error_response(request: CreateTopicsRequest, version: int, error: ProtocolError) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=[_failed(topic.name, error) for topic in request.topics])
+
+
+def _require_controller(controller: Controller) -> None:
+    """Any other broker says so, whatever the client may do."""
+    if not controller.active:
+        raise NotControllerError("this broker is not the controller")
+
+
+def _hide_configs(answer: CreatableTopicResult) -> None:
+    """From who may not see them; of what is said along with them nothing is shown either."""
+    answer.topic_config_error_code = TopicAuthorizationFailedError.code
+    answer.num_partitions = answer.replication_factor = -1
+    answer.configs = []
 
 
 class _ConfigDescriber:
@@ -121,14 +166,26 @@ def _failed(name: str, error: ProtocolError) -> CreatableTopicResult:
 class CreatePartitionsHandler:
     """CreatePartitions (api 37): raise the number of partitions of topics; it never shrinks."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._authorizer = authorizer
 
     async def handle(self, request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
+        if self._authorizer.enabled:
+            _require_controller(self._controller)
+        times = Counter(topic.name for topic in request.topics)
+        alterable = self._authorizer.allowed(
+            exchange, AclOperation.ALTER, AclResourceType.TOPIC, [name for name, count in times.items() if count == 1]
+        )
         time_slice = TimeSlice()
         wanted: list[NewPartitions] = []
+        refused: list[CreatePartitionsTopicResult] = []
         for topic in request.topics:
-            wanted.append(NewPartitions(topic.name, topic.count, _assignments(topic)))
+            # What is named twice is refused by the controller, whoever asks.
+            if times[topic.name] > 1 or topic.name in alterable:
+                wanted.append(NewPartitions(topic.name, topic.count, _assignments(topic)))
+            else:
+                refused.append(_not_grown(topic.name, TopicAuthorizationFailedError("Authorization failed.")))
             await time_slice.yield_if_over()
         answers: list[CreatePartitionsTopicResult] = []
         for result in await self._controller.create_partitions(wanted, request.validate_only):
@@ -140,18 +197,17 @@ class CreatePartitionsHandler:
                 )
             )
             await time_slice.yield_if_over()
-        return CreatePartitionsResponse(results=answers)
+        return CreatePartitionsResponse(results=answers + refused)
 
     @staticmethod
     def error_response(
         request: CreatePartitionsRequest, version: int, error: ProtocolError
     ) -> CreatePartitionsResponse:
-        return CreatePartitionsResponse(
-            results=[
-                CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-                for topic in request.topics
-            ]
-        )
+        return CreatePartitionsResponse(results=[_not_grown(topic.name, error) for topic in request.topics])
+
+
+def _not_grown(name: str, error: ProtocolError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
 def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | None:
@@ -163,11 +219,19 @@ def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | 
 class DeleteTopicsHandler:
     """DeleteTopics (api 20): delete topics by name or, from v6 on, by id."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, authorizer: Authorizer) -> None:
         self._controller = controller
+        self._settings = settings
+        self._authorizer = authorizer
 
     async def handle(self, request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
-        results = await self._controller.delete_topics(_wanted(request, exchange.version))
+        wanted = _wanted(request, exchange.version)
+        refused: list[DeletableTopicResult] = []
+        # Where nothing is ever deleted the controller says so to everybody.
+        if self._authorizer.enabled and self._settings.current.get_bool("delete.topic.enable"):
+            _require_controller(self._controller)
+            wanted, refused = self._split_authorized(wanted, exchange)
+        results = await self._controller.delete_topics(wanted)
         time_slice = TimeSlice()
         answers: list[DeletableTopicResult] = []
         for result in results:
@@ -180,18 +244,44 @@ class DeleteTopicsHandler:
                 )
             )
             await time_slice.yield_if_over()
-        return DeleteTopicsResponse(responses=answers)
+        return DeleteTopicsResponse(responses=answers + refused)
+
+    def _split_authorized(
+        self, wanted: list[TopicRef], exchange: Exchange
+    ) -> tuple[list[TopicRef], list[DeletableTopicResult]]:
+        """What the client may delete, and answers about the rest; whose name it may not know is called by the id."""
+        image = self._controller.image
+        names = {ref: ref.name if ref.name is not None else _name_of(image, ref) for ref in wanted}
+        known = [name for name in names.values() if name is not None]
+        deletable = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.TOPIC, known)
+        describable = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, known)
+        allowed: list[TopicRef] = []
+        refused: list[DeletableTopicResult] = []
+        for ref in wanted:
+            name = names[ref]
+            if name is None:
+                refused.append(_not_deleted(None, ref.topic_id, UnknownTopicIdError()))
+            elif name in deletable and (ref.name is not None or name in describable):
+                allowed.append(ref)
+            else:
+                shown = name if ref.name is not None or name in describable else None
+                refused.append(_not_deleted(shown, ref.topic_id, TopicAuthorizationFailedError()))
+        return allowed, refused
 
     @staticmethod
     def error_response(request: DeleteTopicsRequest, version: int, error: ProtocolError) -> DeleteTopicsResponse:
         return DeleteTopicsResponse(
-            responses=[
-                DeletableTopicResult(
-                    name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
-                )
-                for topic in _wanted(request, version)
-            ]
+            responses=[_not_deleted(topic.name, topic.topic_id, error) for topic in _wanted(request, version)]
         )
+
+
+def _not_deleted(name: str | None, topic_id: bytes, error: ProtocolError) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+
+
+def _name_of(image: ClusterImage, ref: TopicRef) -> str | None:
+    topic = image.topic_by_id(ref.topic_id)
+    return None if topic is None else topic.name
 
 
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[TopicRef]:

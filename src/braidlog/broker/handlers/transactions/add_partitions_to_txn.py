@@ -11,20 +11,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.early_requests import EarlyRequests
 from braidlog.broker.coordinators.transaction_markers import error_code_for_version
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.requests.pending_results import PendingResults
+from braidlog.config.topic_names import is_internal
 from braidlog.coordinator.runtime import CoordinatorRuntime
 from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.coordinator.txn.transaction_metadata import TV_0, TV_2
 from braidlog.core.protocol_errors import (
-    NONE,
     OperationNotAttemptedError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -46,7 +49,9 @@ class AddPartitionsToTxnHandler:
         transactions: CoordinatorRuntime[TransactionCoordinatorShard],
         early_requests: EarlyRequests,
         cache: MetadataCache,
+        authorizer: Authorizer,
     ) -> None:
+        self._authorizer = authorizer
         self._transactions = transactions
         self._early_requests = early_requests
         self._cache = cache
@@ -54,19 +59,38 @@ class AddPartitionsToTxnHandler:
     def handle(self, request: AddPartitionsToTxnRequest, exchange: Exchange) -> None:
         version = exchange.version
         wanted = transactions_of(request, version)
+        forbidden = self._forbidden(wanted, exchange) if self._authorizer.enabled else frozenset()
         pending: PendingResults[int, AddPartitionsToTxnResult] = PendingResults(
             lambda results: exchange.answer(_response(list(results.values()), version))
         )
         pending.expect(len(wanted))
         for number, transaction in enumerate(wanted):
-            self._ask(transaction, version, partial(pending.put, number))
+            self._ask(transaction, version, forbidden, partial(pending.put, number))
         pending.all_asked()
 
+    def _forbidden(self, wanted: list[AddPartitionsToTxnTransaction], exchange: Exchange) -> frozenset[str]:
+        """Topics that the producer may not write to; a broker, which speaks of many transactions, may write to all."""
+        if exchange.version >= _MANY_FROM:
+            self._authorizer.check_cluster(exchange, AclOperation.CLUSTER_ACTION)
+            return frozenset()
+        (transaction,) = wanted
+        write = AclOperation.WRITE
+        named = transaction.transactional_id
+        self._authorizer.check(exchange, write, AclResourceType.TRANSACTIONAL_ID, named)
+        # The broker alone writes to internal topics.
+        names = {topic.name for topic in transaction.topics}
+        own = [name for name in names if not is_internal(name)]
+        return frozenset(names) - self._authorizer.allowed(exchange, write, AclResourceType.TOPIC, own)
+
     def _ask(
-        self, wanted: AddPartitionsToTxnTransaction, version: int, done: Callable[[AddPartitionsToTxnResult], None]
+        self,
+        wanted: AddPartitionsToTxnTransaction,
+        version: int,
+        forbidden: frozenset[str],
+        done: Callable[[AddPartitionsToTxnResult], None],
     ) -> None:
-        if self._any_unknown(wanted):
-            done(_results(wanted, self._unattempted))
+        if forbidden or self._any_unknown(wanted):
+            done(_results(wanted, partial(self._unattempted, forbidden)))
             return
         part = _TransactionResponder(wanted, version, done)
         if wanted.verify_only:
@@ -92,8 +116,10 @@ class AddPartitionsToTxnHandler:
         image = self._cache.image.topic(topic)
         return image is not None and 0 <= index < len(image.partitions)
 
-    def _unattempted(self, topic: str, index: int) -> int:
-        """One partition that does not exist keeps all others out."""
+    def _unattempted(self, forbidden: frozenset[str], topic: str, index: int) -> int:
+        """One partition that does not exist, or is not the producer's to write to, keeps all others out."""
+        if topic in forbidden:
+            return TopicAuthorizationFailedError.code
         known = self._exists(topic, index)
         return OperationNotAttemptedError.code if known else UnknownTopicOrPartitionError.code
 
@@ -102,10 +128,10 @@ class AddPartitionsToTxnHandler:
         request: AddPartitionsToTxnRequest, version: int, error: ProtocolError
     ) -> AddPartitionsToTxnResponse:
         code = error_code_for_version(error, version, _FENCED_FROM)
+        if version >= _MANY_FROM:
+            return AddPartitionsToTxnResponse(error_code=code)
         results = [_results(wanted, lambda topic, index: code) for wanted in transactions_of(request, version)]
-        response = _response(results, version)
-        response.error_code = code if version >= _MANY_FROM else NONE
-        return response
+        return _response(results, version)
 
 
 class _TransactionResponder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.config.topic_names import validate_name
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -12,6 +13,7 @@ from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.wire.generated.describe_producers import (
     DescribeProducersRequest,
@@ -33,19 +35,26 @@ if TYPE_CHECKING:
 class DescribeTransactionsHandler:
     """DescribeTransactions (api 65): the state of transactional ids, each answered for itself."""
 
-    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard]) -> None:
+    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], authorizer: Authorizer) -> None:
         self._transactions = transactions
+        self._authorizer = authorizer
 
     async def handle(self, request: DescribeTransactionsRequest, exchange: Exchange) -> DescribeTransactionsResponse:
         time_slice = TimeSlice()
         states: list[TransactionState] = []
         for transactional_id in request.transactional_ids:
-            states.append(await self._describe(transactional_id))
+            state = await self._describe(transactional_id, exchange)
+            if self._authorizer.enabled:
+                names = [topic.topic for topic in state.topics]
+                shown = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+                state.topics = [topic for topic in state.topics if topic.topic in shown]
+            states.append(state)
             await time_slice.yield_if_over()
         return DescribeTransactionsResponse(transaction_states=states)
 
-    async def _describe(self, transactional_id: str) -> TransactionState:
+    async def _describe(self, transactional_id: str, exchange: Exchange) -> TransactionState:
         try:
+            self._authorizer.check(exchange, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
             state = await self._transactions.ask(
                 transactional_id, lambda shard, responder, now: shard.describe(transactional_id, responder, now)
             )
@@ -68,8 +77,9 @@ class DescribeTransactionsHandler:
 class DescribeProducersHandler:
     """DescribeProducers (api 61): what partitions know of their producers, and since when transactions are open."""
 
-    def __init__(self, registry: PartitionRegistry) -> None:
+    def __init__(self, registry: PartitionRegistry, authorizer: Authorizer) -> None:
         self._registry = registry
+        self._authorizer = authorizer
 
     def handle(
         self, request: DescribeProducersRequest, exchange: Exchange
@@ -79,14 +89,15 @@ class DescribeProducersHandler:
             answers: list[PartitionResponse] = []
             # One that is named again is described once: it may have many producers.
             for index in dict.fromkeys(topic.partition_indexes):
-                answers.append(self._partition(topic.name, index))
+                answers.append(self._partition(topic.name, index, exchange))
                 yield
             response.topics.append(TopicResponse(name=topic.name, partitions=answers))
         return response
 
-    def _partition(self, topic: str, index: int) -> PartitionResponse:
+    def _partition(self, topic: str, index: int, exchange: Exchange) -> PartitionResponse:
         try:
             validate_name(topic)
+            self._authorizer.check(exchange, AclOperation.READ, AclResourceType.TOPIC, topic)
             log = self._registry.require(topic, index).require_log()
             return PartitionResponse(partition_index=index, active_producers=producers_of(log))
         except Exception as failure:

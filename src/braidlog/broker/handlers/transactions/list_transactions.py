@@ -5,6 +5,7 @@ v0   by state and producer id        v1   by how long they have been open       
 
 from __future__ import annotations
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.coordinator.group.consumer.pattern_syntax import NAME_CHARACTERS
 from braidlog.coordinator.group.consumer.patterns import Pattern
 from braidlog.coordinator.runtime import CoordinatorRuntime
@@ -12,12 +13,14 @@ from braidlog.coordinator.txn.shard import TransactionCoordinatorShard
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, ProtocolError
 from braidlog.core.time_slice import TimeSlice
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
 class ListTransactionsHandler:
-    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard]) -> None:
+    def __init__(self, transactions: CoordinatorRuntime[TransactionCoordinatorShard], authorizer: Authorizer) -> None:
         self._transactions = transactions
+        self._authorizer = authorizer
 
     async def handle(self, request: ListTransactionsRequest, exchange: Exchange) -> ListTransactionsResponse:
         if self._transactions.loading_partitions():
@@ -33,7 +36,17 @@ class ListTransactionsHandler:
                 partition, lambda shard, responder, now: shard.list_transactions(request, matches, responder, now)
             )
             assert isinstance(part, ListTransactionsResponse)
-            answer.transaction_states += part.transaction_states
+            answer.transaction_states += [
+                state
+                for state in part.transaction_states
+                if self._authorizer.authorize(
+                    exchange,
+                    AclOperation.DESCRIBE,
+                    AclResourceType.TRANSACTIONAL_ID,
+                    state.transactional_id,
+                    log_if_denied=False,
+                )
+            ]
             unknown = part.unknown_state_filters
         answer.unknown_state_filters = unknown
         return answer

@@ -9,12 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.marker_writer import MarkerWriter
 from braidlog.broker.requests.pending_results import PendingResults
 from braidlog.coordinator.effects import SendMarkers
 from braidlog.core.protocol_errors import NONE, InvalidRequestError, ProtocolError
 from braidlog.core.types import TopicPartition
 from braidlog.net.exchange import Exchange
+from braidlog.security.acls import CLUSTER_RESOURCE, AclOperation
 from braidlog.wire.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -29,10 +31,14 @@ MarkerResults: TypeAlias = PendingResults[tuple[int, TopicPartition], int]
 
 
 class WriteTxnMarkersHandler:
-    def __init__(self, markers: MarkerWriter) -> None:
+    def __init__(self, markers: MarkerWriter, authorizer: Authorizer) -> None:
         self._markers = markers
+        self._authorizer = authorizer
 
     def handle(self, request: WriteTxnMarkersRequest, exchange: Exchange) -> None:
+        # An administrator who may alter the cluster need not be a broker.
+        if not self._authorizer.authorize(exchange, AclOperation.ALTER, *CLUSTER_RESOURCE, log_if_denied=False):
+            self._authorizer.check_cluster(exchange, AclOperation.CLUSTER_ACTION)
         results: MarkerResults = PendingResults(lambda codes: exchange.answer(_response(request, codes)))
         for marker in request.markers:
             targets = targets_of(marker)

@@ -3,8 +3,10 @@ from __future__ import annotations
 from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler, IncrementalAlterConfigsHandler
 from braidlog.controller.requests import ConfigOperation, ResourceType
 from braidlog.core.protocol_errors import InvalidConfigError, NotControllerError, UnknownTopicOrPartitionError
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated import alter_configs, incremental_alter_configs
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_topic
 
 
 def full(topic: str, **configs: str) -> alter_configs.AlterConfigsResource:
@@ -75,3 +77,20 @@ def test_a_failure_is_told_for_each_resource() -> None:
         error,
     )
     assert [each.error_message for each in more.responses] == ["ask another"]
+
+
+@on_broker
+async def test_only_what_may_be_altered_is(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    for name in ("mine", "not"):
+        await restricted.admin.create(name)
+    restricted.rules(allow_topic("mine", AclOperation.ALTER_CONFIGS))
+    for api, value in (("AlterConfigs", "60000"), ("IncrementalAlterConfigs", "70000")):
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configs": [{"name": "retention.ms", "value": value}]}
+            for kind, name in ((ResourceType.TOPIC, "not"), (ResourceType.TOPIC, "mine"), (ResourceType.BROKER, "1"))
+        ]
+        answer = await restricted.ask(api, 1, resources=resources)
+        assert answer == "[1 CLUSTER_AUTHORIZATION_FAILED, mine, not TOPIC_AUTHORIZATION_FAILED]"
+        image = broker.parts.metadata_cache.image
+        assert (image.topic_config("mine"), image.topic_config("not")) == ({"retention.ms": value}, {})

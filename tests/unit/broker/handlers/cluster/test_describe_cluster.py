@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from braidlog.broker.handlers.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_OPERATIONS
 from braidlog.broker.handlers.cluster.describe_cluster import CONTROLLERS, DescribeClusterHandler
 from braidlog.core.protocol_errors import (
     MismatchedEndpointTypeError,
     UnknownServerError,
     UnsupportedEndpointTypeError,
 )
+from braidlog.security.acls import AUTHORIZED_OPERATIONS_OMITTED, OPERATIONS, AclResourceType, operations_of
 from braidlog.wire.generated.describe_cluster import DescribeClusterRequest
 from braidlog.wire.generated.list_client_metrics_resources import ListClientMetricsResourcesRequest
 from support.asked_broker import AskedBroker, on_broker
@@ -18,7 +18,7 @@ async def test_the_cluster_has_an_id_a_controller_and_brokers(broker: AskedBroke
     assert answer.cluster_id == broker.parts.controller.image.cluster_id != ""
     assert answer.controller_id == 1
     assert [(each.broker_id, each.host, each.port) for each in answer.brokers] == [(1, "simulated", 9092)]
-    assert answer.cluster_authorized_operations == CLUSTER_OPERATIONS
+    assert operations_of(answer.cluster_authorized_operations) == frozenset(OPERATIONS[AclResourceType.CLUSTER])
     answer = await broker.ask(DescribeClusterRequest(), 1)
     assert answer.cluster_authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
 

@@ -10,8 +10,10 @@ from braidlog.core.protocol_errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_cluster, allow_topic
 
 TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 
@@ -77,3 +79,19 @@ def test_a_failure_is_told_for_each_resource() -> None:
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2, resource_name="t")])
     (result,) = DescribeConfigsHandler.error_response(request, 4, UnknownServerError("oh")).results
     assert (result.resource_name, result.error_code) == ("t", UnknownServerError.code)
+
+
+@on_broker
+async def test_each_resource_is_described_to_who_may_see_it(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    await restricted.admin.create("mine")
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        for kind, name in ((ResourceType.TOPIC, "mine"), (ResourceType.TOPIC, "not"), (ResourceType.BROKER, "1"))
+    ]
+    restricted.rules(allow_topic("mine", AclOperation.DESCRIBE_CONFIGS))
+    answer = await restricted.ask("DescribeConfigs", 4, resources=resources)
+    assert answer == "[1 CLUSTER_AUTHORIZATION_FAILED, mine, not TOPIC_AUTHORIZATION_FAILED]"
+    restricted.rules(allow_cluster(AclOperation.DESCRIBE_CONFIGS))
+    answer = await restricted.ask("DescribeConfigs", 4, resources=resources)
+    assert answer == "[1, mine TOPIC_AUTHORIZATION_FAILED, not TOPIC_AUTHORIZATION_FAILED]"

@@ -4,9 +4,11 @@ import pytest
 
 from braidlog.broker.handlers.cluster.find_coordinator import FindCoordinatorHandler
 from braidlog.core.protocol_errors import CoordinatorNotAvailableError, InvalidRequestError
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
 from braidlog.wire.generated.metadata import MetadataRequest
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_group
 
 
 @on_broker
@@ -42,3 +44,16 @@ def test_a_failure_in_the_form_of_each_version(version: int) -> None:
     answer = FindCoordinatorHandler.error_response(FindCoordinatorRequest(coordinator_keys=["a"]), version, error)
     (found,) = answer.coordinators if version >= 4 else (answer,)
     assert (found.error_code, found.error_message, found.node_id, found.port) == (error.code, "later", -1, -1)
+
+
+@on_broker
+async def test_each_key_has_its_own_refusal_and_nothing_is_created_for_it(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    refused = "GROUP_AUTHORIZATION_FAILED"
+    keys = {"key_type": 0, "coordinator_keys": ["mine", "not"]}
+    assert await restricted.ask("FindCoordinator", 4, **keys) == f"[mine {refused}, not {refused}]"
+    assert await restricted.ask("FindCoordinator", 3, key="not") == refused
+    assert "__consumer_offsets" not in broker.parts.metadata_cache.image.topics
+    restricted.rules(allow_group("mine", AclOperation.READ))
+    assert await restricted.ask("FindCoordinator", 4, **keys) == f"[mine, not {refused}]"
+    assert "__consumer_offsets" in broker.parts.metadata_cache.image.topics

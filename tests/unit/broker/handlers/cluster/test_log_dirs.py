@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.cluster.log_dirs import AlterReplicaLogDirsHandler, DescribeLogDirsHandler
 from braidlog.core.protocol_errors import LogDirNotFoundError, UnknownTopicOrPartitionError
 from braidlog.core.types import TopicPartition
@@ -43,7 +44,7 @@ def test_very_many_replicas_are_described_in_slices() -> None:
         (None, 1000, [("b", list(range(500))), ("a", list(range(500)))]),
         ([named], 201, [("a", list(range(100)))]),
     ]:
-        work = DescribeLogDirsHandler(manager).handle(DescribeLogDirsRequest(topics=topics), exchange(4))
+        work = DescribeLogDirsHandler(manager, Authorizer()).handle(DescribeLogDirsRequest(topics=topics), exchange(4))
         for _ in range(steps):
             next(work)
         with pytest.raises(StopIteration) as end:

@@ -10,6 +10,7 @@ from braidlog.core.protocol_errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.wire.generated.heartbeat import HeartbeatRequest
@@ -17,6 +18,7 @@ from braidlog.wire.generated.join_group import JoinGroupRequest
 from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentity
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_group
 from support.group_requests import join
 
 
@@ -86,3 +88,24 @@ def test_a_failed_join_in_the_form_of_each_version(version: int, name: str | Non
     assert turned_away.member_id == ""
     failed = SyncGroupHandler.error_response(SyncGroupRequest(), 5, NotCoordinatorError())
     assert failed.error_code == NotCoordinatorError.code
+
+
+@on_broker
+async def test_members_may_read_their_group(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    joined = await join(restricted.admin, "g")
+    member = {"group_id": "g", "member_id": joined.member_id}
+    asked = (
+        ("JoinGroup", 7, {**member, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}),
+        ("SyncGroup", 4, {**member, "generation_id": 1}),
+        ("Heartbeat", 4, {**member, "generation_id": 1}),
+        ("LeaveGroup", 1, member),
+        ("ConsumerGroupHeartbeat", 0, {**member, "member_epoch": 1}),
+    )
+    restricted.rules(allow_group("g", AclOperation.DESCRIBE), allow_group("other", AclOperation.READ))
+    for api, version, request in asked:
+        assert await restricted.ask(api, version, **request) == "GROUP_AUTHORIZATION_FAILED", api
+    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+    assert (await restricted.admin.ask(beat, 4)).error_code in (0, 27), "the member is there, whatever was tried"
+    restricted.rules(allow_group("g", AclOperation.READ))
+    assert await restricted.ask("LeaveGroup", 1, **member) == "OK"

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from braidlog.broker.handlers.groups.list_groups import ListGroupsHandler
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.list_groups import ListGroupsRequest
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_cluster, allow_group
 from support.group_requests import join
 
 
@@ -24,3 +26,15 @@ async def test_groups_of_all_partitions_are_listed_by_state_and_type(broker: Ask
 def test_a_failure_has_its_code() -> None:
     error = CoordinatorLoadInProgressError()
     assert ListGroupsHandler.error_response(ListGroupsRequest(), 5, error).error_code == error.code
+
+
+@on_broker
+async def test_groups_that_may_not_be_described_are_left_out(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    for name in ("mine", "other"):
+        await join(restricted.admin, name)
+    assert await restricted.ask("ListGroups", 4) == "OK"
+    restricted.rules(allow_group("mine", AclOperation.READ))
+    assert await restricted.ask("ListGroups", 4) == "[mine]"
+    restricted.rules(allow_cluster(AclOperation.DESCRIBE))
+    assert await restricted.ask("ListGroups", 4) == "[mine, other]"

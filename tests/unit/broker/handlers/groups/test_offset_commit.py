@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from braidlog.core.protocol_errors import (
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     InvalidGroupIdError,
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.net.channel import ANONYMOUS
+from braidlog.security.acls import Acl, AclOperation
+from support.authorized_broker import allow_group, allow_topic, authorizer_of
 from support.offset_handlers import (
     OffsetHandlers,
     codes,
@@ -93,3 +100,50 @@ def test_delete() -> None:
     assert answer.error_code == 0
     assert codes(answer) == {("t", 0): 0, ("t", 9): UNKNOWN, ("none", 0): UNKNOWN}
     assert world.driver.offsets_of("g") == {}
+
+
+# Access
+
+
+def restricted(*acls: Acl) -> OffsetHandlers:
+    """Who asks has not logged in."""
+    world = OffsetHandlers()
+    world.authorizer = authorizer_of(*(acl._replace(principal=f"User:{ANONYMOUS}") for acl in acls))
+    return world
+
+
+FORBIDDEN = TopicAuthorizationFailedError.code
+
+
+def test_offsets_of_topics_that_may_not_be_read_are_not_kept() -> None:
+    world = restricted(allow_group("g", AclOperation.READ), allow_topic("t", AclOperation.READ))
+    offsets = {("t", 0): 1, ("t", 9): 1, ("u", 0): 2, ("none", 0): 3}
+    reported = codes(world.ask("OffsetCommit", 8, commit_request(8, "g", offsets)))
+    assert reported == {("t", 0): 0, ("t", 9): UNKNOWN, ("u", 0): FORBIDDEN, ("none", 0): FORBIDDEN}
+    assert world.driver.offsets_of("g") == {("t", 0): 1}
+    topics = world.driver.topics
+    ids = {"t": topics.id_of("t"), "u": topics.id_of("u"), "none": b"\x01" * 16}
+    request = commit_request(10, "g", {("t", 0): 4, ("u", 0): 5, ("none", 0): 6}, topic_ids=ids)
+    answer = world.ask("OffsetCommit", 10, request)
+    reported_ids = {topic.topic_id: topic.partitions[0].error_code for topic in answer.topics}
+    assert reported_ids == {ids["t"]: 0, ids["u"]: FORBIDDEN, ids["none"]: UnknownTopicIdError.code}
+
+
+def test_a_group_that_may_not_be_read_keeps_nothing() -> None:
+    world = restricted(allow_topic("t", AclOperation.READ), allow_group("g", AclOperation.DESCRIBE))
+    with pytest.raises(GroupAuthorizationFailedError):
+        world.begin("OffsetCommit", 8, commit_request(8, "g", {("t", 0): 1}))
+    with pytest.raises(GroupAuthorizationFailedError):
+        world.begin("OffsetDelete", 0, delete_request("g", {"t": [0]}))
+    assert world.groups.asked == 0
+
+
+def test_offsets_of_topics_that_may_not_be_read_are_not_deleted() -> None:
+    world = restricted(
+        allow_group("g", AclOperation.READ), allow_group("g", AclOperation.DELETE), allow_topic("*", AclOperation.READ)
+    )
+    world.ask("OffsetCommit", 8, commit_request(8, "g", {("t", 0): 1, ("u", 0): 2}))
+    world.authorizer = restricted(allow_group("g", AclOperation.DELETE), allow_topic("t", AclOperation.READ)).authorizer
+    reported = codes(world.ask("OffsetDelete", 0, delete_request("g", {"t": [0], "u": [0], "none": [0]})))
+    assert reported == {("t", 0): 0, ("u", 0): FORBIDDEN, ("none", 0): FORBIDDEN}
+    assert world.driver.offsets_of("g") == {("u", 0): 2}

@@ -6,23 +6,28 @@ import pytest
 
 from braidlog.broker.handlers.groups.offset_fetch import OffsetFetchHandler
 from braidlog.core.protocol_errors import (
+    GroupAuthorizationFailedError,
     InvalidGroupIdError,
     NotCoordinatorError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnstableOffsetCommitError,
 )
+from braidlog.net.channel import ANONYMOUS
+from braidlog.security.acls import Acl, AclOperation
 from braidlog.wire.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from support.authorized_broker import allow_group, allow_topic, authorizer_of
 from support.offset_handlers import (
     OffsetHandlers,
     codes,
     codes_and_offsets,
 )
-from support.offset_requests import fetch_request
+from support.offset_requests import commit_request, fetch_request
 
 
 @pytest.mark.parametrize("version", range(1, 10))
@@ -145,3 +150,76 @@ def test_very_many_groups_are_answered_in_their_order() -> None:
     assert [group.group_id for group in answer.groups if group.error_code] == ["g3"]
     found = [place for place, group in enumerate(answer.groups) if codes_and_offsets(group) == [(0, 5)]]
     assert found == [500, 1000]
+
+
+# Access
+
+
+def restricted(*acls: Acl) -> OffsetHandlers:
+    """Who asks has not logged in."""
+    world = OffsetHandlers()
+    world.authorizer = authorizer_of(*(acl._replace(principal=f"User:{ANONYMOUS}") for acl in acls))
+    return world
+
+
+def committed() -> OffsetHandlers:
+    world = OffsetHandlers()
+    world.ask("OffsetCommit", 8, commit_request(8, "g", {("t", 0): 1, ("u", 0): 2}))
+    return world
+
+
+SEES_T = (allow_group("g", AclOperation.DESCRIBE), allow_topic("t", AclOperation.DESCRIBE))
+FORBIDDEN = TopicAuthorizationFailedError.code
+
+
+@pytest.mark.parametrize("version", [1, 5, 8, 9])
+def test_offsets_of_topics_that_may_not_be_described_are_not_told(version: int) -> None:
+    world = committed()
+    world.authorizer = restricted(*SEES_T).authorizer
+    answer = world.ask("OffsetFetch", version, fetch_request(version, "g", {"t": [0], "u": [0], "none": [0]}))
+    group = answer.groups[0] if version >= 8 else answer
+    assert [topic.name for topic in group.topics] == ["t", "u", "none"]
+    assert codes_and_offsets(group) == [(0, 1), (FORBIDDEN, -1), (FORBIDDEN, -1)]
+
+
+@pytest.mark.parametrize("version", [2, 8])
+def test_everything_is_everything_that_may_be_described(version: int) -> None:
+    world = committed()
+    world.authorizer = restricted(*SEES_T).authorizer
+    assert codes(world.ask("OffsetFetch", version, fetch_request(version, "g", None))) == {("t", 0): 0}
+
+
+def test_each_group_has_its_own_refusal() -> None:
+    world = committed()
+    world.authorizer = restricted(*SEES_T).authorizer
+    wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=wanted) for name in ("other", "g")]
+    answer = world.ask("OffsetFetch", 8, OffsetFetchRequest(groups=groups))
+    assert [(group.group_id, group.error_code, len(group.topics)) for group in answer.groups] == [
+        ("other", GroupAuthorizationFailedError.code, 0),
+        ("g", 0, 1),
+    ]
+
+
+def test_version_0_tells_of_what_may_be_described() -> None:
+    world = OffsetHandlers()
+    world.ask_store("OffsetCommit", commit_request(0, "g", {("t", 0): 4, ("u", 0): 5}))
+    world.authorizer = restricted(*SEES_T).authorizer
+    assert codes(world.ask_store("OffsetFetch", fetch_request(0, "g", {"t": [0], "u": [0]}))) == {
+        ("t", 0): 0,
+        ("u", 0): FORBIDDEN,
+    }
+    world.authorizer = restricted(allow_topic("t", AclOperation.DESCRIBE)).authorizer
+    refused = codes(world.ask_store("OffsetFetch", fetch_request(0, "g", {"t": [0]})))
+    assert refused == {("t", 0): GroupAuthorizationFailedError.code}
+
+
+def test_very_many_partitions_are_told_of_as_few_are() -> None:
+    world = committed()
+    world.authorizer = restricted(*SEES_T).authorizer
+    many = list(range(600))
+    answer = world.ask_much("OffsetFetch", 8, fetch_request(8, "g", {"t": many, "u": many}))
+    (group,) = answer.groups
+    found = {topic.name: {each.error_code for each in topic.partitions} for topic in group.topics}
+    assert found["u"] == {FORBIDDEN}
+    assert FORBIDDEN not in found["t"]

@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.coordinators.add_partitions_manager import AddPartitionsToTxnManager
 from braidlog.broker.coordinators.marker_writer import MarkerDone
 from braidlog.broker.coordinators.transaction_markers import TransactionMarkerManager
@@ -29,19 +30,23 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.protocol_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
     InvalidGroupIdError,
     InvalidTxnStateError,
     NotCoordinatorError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import TopicPartition
-from braidlog.net.channel import Channel, FrameHandler
+from braidlog.net.channel import ANONYMOUS, Channel, FrameHandler
 from braidlog.net.exchange import Exchange, Part
 from braidlog.net.memory import MemoryBudget
 from braidlog.net.round import Round
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.apis import api_by_name, decode_response
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from braidlog.wire.generated.end_txn import EndTxnRequest
@@ -53,6 +58,7 @@ from braidlog.wire.generated.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from braidlog.wire.records.batch import iterate_headers
+from support.authorized_broker import allow, authorizer_of
 from support.classic_groups import AnyTopics
 from support.offset_handlers import (
     OFFSETS_PARTITION,
@@ -140,7 +146,7 @@ class World:
         )
         add_partitions = AddPartitionsToTxnManager(self.transactions, lambda delay, work: None)
         self.handler = TxnOffsetCommitHandler(
-            self.groups, add_partitions, topics, lambda: True, lambda partition: None, clock
+            self.groups, add_partitions, topics, lambda: True, lambda partition: None, clock, Authorizer()
         )
         self.groups.on_election(0, 0)
         self.transactions.on_election(0, 0)
@@ -328,3 +334,27 @@ def test_a_refused_commit_names_every_partition() -> None:
     request = commit_request(3, "g", {("t", 0): 1, ("u", 1): 2})
     reported = codes(OffsetCommitHandler.error_response(request, 3, NotCoordinatorError()))
     assert reported == {("t", 0): NotCoordinatorError.code, ("u", 1): NotCoordinatorError.code}
+
+
+# Access
+
+
+def test_an_offset_takes_a_right_to_the_id_the_group_and_the_topic() -> None:
+    rules = [
+        allow(AclResourceType.TRANSACTIONAL_ID, "tx", AclOperation.WRITE, ANONYMOUS),
+        allow(AclResourceType.GROUP, "g", AclOperation.READ, ANONYMOUS),
+        allow(AclResourceType.TOPIC, "t", AclOperation.READ, ANONYMOUS),
+    ]
+    world = OffsetHandlers()
+    world.verifies = False
+    request = txn_request({("t", 0): 1, ("u", 0): 2})
+    request.transactional_id = "tx"
+    world.authorizer = authorizer_of(*rules[1:])
+    with pytest.raises(TransactionalIdAuthorizationFailedError):
+        world.begin("TxnOffsetCommit", 3, request)
+    world.authorizer = authorizer_of(rules[0], rules[2])
+    with pytest.raises(GroupAuthorizationFailedError):
+        world.begin("TxnOffsetCommit", 3, request)
+    world.authorizer = authorizer_of(*rules)
+    reported = codes(world.ask("TxnOffsetCommit", 3, request))
+    assert reported == {("t", 0): 0, ("u", 0): TopicAuthorizationFailedError.code}

@@ -7,17 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
 from braidlog.core.clock import ManualClock
+from braidlog.core.protocol_errors import TopicAuthorizationFailedError, UnknownTopicIdError
 from braidlog.core.slices import ByteSlice
+from braidlog.net.channel import ANONYMOUS
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from braidlog.wire.generated.produce import ProduceResponse
 from braidlog.wire.records.batch import CODEC_LZ4, iterate_headers
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.conversion import read_message_set
 from braidlog.wire.records.reading import Record, read_batch, read_records
-from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched
+from support.authorized_broker import CountingAuthorizer, UnaskedAuthorizer, allow
+from support.data_path import START_MS, TOPIC, TOPIC_ID, DataPath, Peer, batch, fetch_request, fetched, produce_request
 from support.produced_records import produce
 
 LARGE = LogSettings(max_message_bytes=64 << 20)
@@ -307,3 +312,101 @@ def test_when_the_broker_stops_no_fetch_begins_to_wait(world: DataPath) -> None:
     world.fetch_handler.finish_all()
     answer = Peer(world).call(1, 11, fetch_request(0, committed=False, min_bytes=1, max_wait_ms=60_000))
     assert isinstance(answer, FetchResponse)
+
+
+# Access
+
+OTHER_ID = b"p" * 16
+MAY_READ = allow(AclResourceType.TOPIC, TOPIC, AclOperation.READ, ANONYMOUS)
+FORBIDDEN = TopicAuthorizationFailedError.code
+
+
+def fetch_all(session: tuple[int, int] = (0, -1), **topics: bytes) -> FetchRequest:
+    """Two partitions of each topic, by name or id."""
+    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(2)]
+    return FetchRequest(
+        max_bytes=1 << 20,
+        max_wait_ms=1000,
+        min_bytes=1,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=wanted) for name, topic_id in topics.items()],
+    )
+
+
+def errors(peer: Peer) -> list[list[int]]:
+    response = peer.answers.popleft()
+    assert isinstance(response, FetchResponse)
+    return [[each.error_code for each in topic.partitions] for topic in response.responses]
+
+
+def test_topics_are_decided_about_once_each_and_only_what_is_allowed_is_read(tmp_path: Path) -> None:
+    authorizer = CountingAuthorizer(MAY_READ)
+    world = DataPath(tmp_path, authorizer=authorizer)
+    world.add_partition("payments", 0, OTHER_ID)
+    peer = Peer(world)
+    peer.ask(1, 12, fetch_all(orders=TOPIC_ID, payments=OTHER_ID, unknown=b"u" * 16))
+    world.steps.run()
+    assert not peer.answers, "it waits for what it may read"
+    other = Peer(world)
+    forbidden = produce_request({0: batch(b"x" * 100, transactional=False, producer_id=-1)}, None, topic="payments")
+    world.produce_handler.authorizer = Authorizer()
+    assert isinstance(other.call(0, 11, forbidden), ProduceResponse)
+    assert not peer.answers, "and for nothing else"
+    assert isinstance(other.call(0, 11, produce([(1, build_batch([Record(value=b"y")]))])), ProduceResponse)
+    assert errors(peer) == [[0, 0], [FORBIDDEN] * 2, [FORBIDDEN] * 2]
+    assert sorted(authorizer.asked) == [(AclOperation.READ, name) for name in ("orders", "payments", "unknown")]
+    world.close()
+
+
+def test_a_topic_of_a_session_is_decided_about_when_its_id_is_known(tmp_path: Path) -> None:
+    authorizer = CountingAuthorizer(MAY_READ)
+    world = DataPath(tmp_path, authorizer=authorizer)
+    peer = Peer(world)
+    first = peer.call(1, 13, fetch_all((0, 0), orders=TOPIC_ID, payments=OTHER_ID))
+    assert isinstance(first, FetchResponse)
+    assert [each.error_code for each in first.responses[1].partitions] == [UnknownTopicIdError.code] * 2
+    world.add_partition("payments", 0, OTHER_ID)
+    peer.ask(1, 13, fetch_all((first.session_id, 1)))
+    world.steps.run()
+    world.steps.wait()
+    assert errors(peer) == [[FORBIDDEN] * 2]
+    assert authorizer.asked[-1] == (AclOperation.READ, "payments"), "each request decides"
+    world.close()
+
+
+def test_a_session_loses_what_its_reader_may_not_read_any_more(tmp_path: Path) -> None:
+    authorizer = CountingAuthorizer(MAY_READ)
+    world = DataPath(tmp_path, authorizer=authorizer)
+    peer = Peer(world)
+    peer.ask(1, 12, fetch_all((0, 0), orders=TOPIC_ID))
+    world.steps.run()
+    world.steps.wait()
+    first = peer.answers.popleft()
+    assert isinstance(first, FetchResponse)
+    authorizer.rules = CountingAuthorizer().rules
+    peer.ask(1, 12, fetch_all((first.session_id, 1)))
+    world.steps.run()
+    assert errors(peer) == [[FORBIDDEN] * 2]
+    world.close()
+
+
+def test_very_many_partitions_are_decided_about_once_a_topic(tmp_path: Path) -> None:
+    authorizer = CountingAuthorizer()
+    world = DataPath(tmp_path, authorizer=authorizer)
+    wanted = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(300)]
+    peer = Peer(world)
+    peer.ask(1, 12, FetchRequest(session_epoch=-1, topics=[FetchTopic(topic=TOPIC, partitions=wanted)]))
+    world.steps.run()
+    assert errors(peer) == [[FORBIDDEN] * 300]
+    assert authorizer.asked == [(AclOperation.READ, TOPIC)]
+    world.close()
+
+
+def test_without_rules_nobody_is_asked(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=UnaskedAuthorizer())
+    peer = Peer(world)
+    peer.ask(1, 12, fetch_request())
+    world.steps.run()
+    assert errors(peer) == [[0]]
+    world.close()

@@ -15,10 +15,13 @@ from braidlog.core.protocol_errors import (
     OffsetOutOfRangeError,
     ProtocolError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownLeaderEpochError,
 )
 from braidlog.core.slices import ByteSlice
+from braidlog.net.channel import ANONYMOUS
 from braidlog.replication.partition import Partition, ReplicationContext
+from braidlog.security.acls import CLUSTER_NAME, AclOperation, AclResourceType, AclRules
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.fetch import (
     FetchPartition,
@@ -30,6 +33,7 @@ from braidlog.wire.generated.fetch import (
     ReplicaState,
 )
 from braidlog.wire.generated.produce import PartitionProduceResponse, ProduceResponse
+from support.authorized_broker import CountingAuthorizer, allow
 from support.data_path import TOPIC, TOPIC_ID, DataPath, Peer, batch, produce_request
 
 EPOCH = 1
@@ -488,3 +492,32 @@ def test_a_follower_shows_what_is_committed_as_far_as_it_knows(world: Led) -> No
     assert consume(world, 0, version=10).error_code == NotLeaderOrFollowerError.code, "it would not find back"
     partition.stop()
     assert consume(world, 0).error_code == NotLeaderOrFollowerError.code
+
+
+# Access
+
+
+def test_a_follower_that_may_not_act_for_the_cluster_reads_nothing_and_counts_for_nothing(tmp_path: Path) -> None:
+    world = Led(tmp_path)
+    authorizer = CountingAuthorizer(allow(AclResourceType.TOPIC, "*", AclOperation.ALL, ANONYMOUS))
+    world.fetch_handler.authorizer = authorizer
+    follower = Follower(world)
+    refused = TopicAuthorizationFailedError.code
+    for wanted in ({0: 0, 1: 0}, {}):
+        follower.ask(wanted)
+        world.steps.run()
+        response = follower.peer.answers.popleft()
+        assert isinstance(response, FetchResponse)
+        follower.session_id = response.session_id
+        follower._session_epoch += 1
+        codes = [each.error_code for topic in response.responses for each in topic.partitions]
+        assert codes == [refused, refused]
+    assert world.partitions[0].remote_replica(2, EPOCH).log_end_offset < 0, "it has told of nothing"
+    authorizer.rules = AclRules([allow(AclResourceType.CLUSTER, CLUSTER_NAME, AclOperation.CLUSTER_ACTION, ANONYMOUS)])
+    follower.ask({0: 0})
+    world.steps.run()
+    world.steps.wait()
+    response = follower.peer.answers.popleft()
+    assert isinstance(response, FetchResponse)
+    assert [each.error_code for topic in response.responses for each in topic.partitions] == [0, 0]
+    world.close()

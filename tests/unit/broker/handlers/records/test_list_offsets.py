@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.core.protocol_errors import LeaderNotAvailableError, OffsetNotAvailableError
+from braidlog.core.protocol_errors import (
+    LeaderNotAvailableError,
+    OffsetNotAvailableError,
+    TopicAuthorizationFailedError,
+)
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -13,6 +18,8 @@ from braidlog.wire.generated.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_topic
 from support.data_path import START_MS, DataPath, Peer, batch
 from support.log_kit import as_slice
 
@@ -74,3 +81,22 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows(world: DataPat
     assert offset(world, -2, committed=False).offset == 0
     partition.follower_fetched(partition.remote_replica(2, 1), 3, 0, -1, partition.context.clock.monotonic())
     assert offset(world, -1, committed=False).offset == 3
+
+
+@on_broker
+async def test_topics_that_may_not_be_described_come_last(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    await restricted.admin.create("hidden")
+    await restricted.admin.create("shown")
+    restricted.rules(allow_topic("shown", AclOperation.DESCRIBE))
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            for name in ("hidden", "shown", "unknown")
+        ],
+    )
+    answer = await restricted.alice.ask(request, 7)
+    found = [(topic.name, topic.partitions[0].error_code, topic.partitions[0].offset) for topic in answer.topics]
+    refused = TopicAuthorizationFailedError.code
+    assert found == [("shown", 0, 0), ("hidden", refused, -1), ("unknown", refused, -1)], "not even that it is unknown"

@@ -15,6 +15,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicOrPartitionError,
 )
 from braidlog.replication.partition import Partition, ReplicationContext
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from braidlog.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -23,6 +24,7 @@ from braidlog.wire.generated.offset_for_leader_epoch import (
 )
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow_cluster, allow_topic
 from support.log_kit import as_slice, batch
 
 
@@ -145,3 +147,31 @@ async def test_a_deletion_ends_with_the_leadership(broker: AskedBroker) -> None:
         await asyncio.sleep(0.01)
     partition.update_leader_and_isr(2, partition.leader_epoch + 1, (2,), partition.replicas)
     assert await asked == (NotLeaderOrFollowerError.code, -1)
+
+
+@on_broker
+async def test_only_records_of_topics_that_may_be_deleted_are(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    for name in ("kept", "mine"):
+        await restricted.admin.create(name)
+        await produce(restricted.admin, name, 2)
+    restricted.rules(allow_topic("mine", AclOperation.DELETE))
+    partitions = [{"partition_index": 0, "offset": TO_HIGH_WATERMARK}]
+    topics = [{"name": name, "partitions": partitions} for name in ("kept", "mine")]
+    answer = await restricted.ask("DeleteRecords", 2, topics=topics, timeout_ms=1000)
+    assert answer == "[kept [0 TOPIC_AUTHORIZATION_FAILED], mine [0]]"
+    starts = [broker.parts.registry.require(name, 0).require_log().log_start_offset for name in ("kept", "mine")]
+    assert starts == [0, 2]
+
+
+@on_broker
+async def test_a_follower_need_not_describe_topics_to_learn_of_epochs(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    await restricted.admin.create("one")
+    await restricted.admin.create("two")
+    topics = [{"topic": name, "partitions": [{"partition": 0, "leader_epoch": 0}]} for name in ("one", "two")]
+    restricted.rules(allow_topic("two", AclOperation.DESCRIBE))
+    answer = await restricted.ask("OffsetForLeaderEpoch", 4, replica_id=2, topics=topics)
+    assert answer == "[one [0 TOPIC_AUTHORIZATION_FAILED], two [0]]"
+    restricted.rules(allow_cluster(AclOperation.CLUSTER_ACTION))
+    assert await restricted.ask("OffsetForLeaderEpoch", 4, replica_id=2, topics=topics) == "[one [0], two [0]]"

@@ -9,13 +9,16 @@ import pytest
 
 from braidlog.broker.handlers.records.produce import MOST_WORK
 from braidlog.config.log_settings import LogSettings
-from braidlog.core.protocol_errors import CorruptMessageError
-from braidlog.wire.generated.produce import ProduceResponse
+from braidlog.core.protocol_errors import CorruptMessageError, TopicAuthorizationFailedError
+from braidlog.net.channel import ANONYMOUS
+from braidlog.security.acls import AclOperation, AclResourceType
+from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from braidlog.wire.records.batch import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from braidlog.wire.records.builder import build_batch
 from braidlog.wire.records.compression import compress
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import Record, read_records
+from support.authorized_broker import CountingAuthorizer, UnaskedAuthorizer, allow
 from support.data_path import START_MS, DataPath, Peer
 from support.produced_records import produce
 
@@ -135,3 +138,50 @@ def test_broken_compressed_records_are_refused_without_being_unpacked_on_the_loo
     (answer,) = peer.answers
     assert isinstance(answer, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == CorruptMessageError.code
+
+
+# Access
+
+
+def produce_to(topics: dict[str, int], acks: int = -1) -> ProduceRequest:
+    """One record to each of so many partitions of the topics."""
+    data = [
+        TopicProduceData(
+            name=name, partition_data=[PartitionProduceData(index=i, records=small_batch(b"x")) for i in range(count)]
+        )
+        for name, count in topics.items()
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=data)
+
+
+def test_topics_are_decided_about_once_each_and_only_what_is_allowed_is_written(tmp_path: Path) -> None:
+    authorizer = CountingAuthorizer(allow(AclResourceType.TOPIC, "orders", AclOperation.WRITE, ANONYMOUS))
+    world = DataPath(tmp_path, authorizer=authorizer)
+    other = world.add_partition("payments", 0, b"p" * 16)
+    response = Peer(world).call(0, 11, produce_to({"payments": 3, "orders": 2, "unknown": 1}))
+    assert isinstance(response, ProduceResponse)
+    codes = {topic.name: [each.error_code for each in topic.partition_responses] for topic in response.responses}
+    refused = TopicAuthorizationFailedError.code
+    assert codes == {"payments": [refused] * 3, "orders": [0, 0], "unknown": [refused]}
+    assert (world.log(0).log_end_offset, other.require_log().log_end_offset) == (1, 0)
+    asked = sorted(authorizer.asked)
+    assert asked == [(AclOperation.WRITE, name) for name in ("orders", "payments", "unknown")]
+    world.close()
+
+
+def test_a_refused_produce_with_acks_of_0_closes_the_connection(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=CountingAuthorizer())
+    peer = Peer(world)
+    peer.ask(0, 11, produce_to({"orders": 1}, acks=0))
+    world.steps.run()
+    assert peer.closed
+    assert world.log(0).log_end_offset == 0
+    world.close()
+
+
+def test_without_rules_nobody_is_asked(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=UnaskedAuthorizer())
+    response = Peer(world).call(0, 11, produce_to({"orders": 2}))
+    assert isinstance(response, ProduceResponse)
+    assert [each.error_code for each in response.responses[0].partition_responses] == [0, 0]
+    world.close()

@@ -19,14 +19,18 @@ from braidlog.core.protocol_errors import (
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
     ProtocolError,
+    TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from braidlog.core.types import TopicPartition
-from braidlog.wire.generated.produce import ProduceResponse
+from braidlog.net.channel import ANONYMOUS
+from braidlog.security.acls import AclOperation, AclResourceType
+from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from braidlog.wire.message import Message
-from support.data_path import DataPath, Peer, batch, produce_request
+from support.authorized_broker import CountingAuthorizer, allow
+from support.data_path import TOPIC, TOPIC_ID, DataPath, Peer, batch, produce_request
 
 
 @pytest.fixture
@@ -303,3 +307,65 @@ def test_a_producer_that_skipped_an_epoch_here_starts_at_0(world: DataPath) -> N
     world.end(7, 1, commits=True)
     assert world.produce(batch(b"b", epoch=5, sequence=1), version=12).error_code == OutOfOrderSequenceNumberError.code
     assert world.produce(batch(b"b", epoch=5), version=12).error_code == 0
+
+
+# Access
+
+OTHER_ID = b"p" * 16
+MAY_USE_ID = allow(AclResourceType.TRANSACTIONAL_ID, "t", AclOperation.WRITE, ANONYMOUS)
+MAY_WRITE = allow(AclResourceType.TOPIC, TOPIC, AclOperation.WRITE, ANONYMOUS)
+
+
+def to_both() -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id="t",
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=name, topic_id=topic_id, partition_data=[PartitionProduceData(index=0, records=batch(b"x"))]
+            )
+            for name, topic_id in ((TOPIC, TOPIC_ID), ("payments", OTHER_ID))
+        ],
+    )
+
+
+def answered(peer: Peer) -> list[int]:
+    response = peer.answers.popleft()
+    assert isinstance(response, ProduceResponse)
+    return [topic.partition_responses[0].error_code for topic in response.responses]
+
+
+def test_partitions_of_topics_that_may_not_be_written_to_do_not_join_the_transaction(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=CountingAuthorizer(MAY_USE_ID, MAY_WRITE))
+    world.add_partition("payments", 0, OTHER_ID)
+    peer = Peer(world)
+    peer.ask(0, 12, to_both())
+    world.steps.run()
+    assert answered(peer) == [0, TopicAuthorizationFailedError.code]
+    assert [asked[3] for asked in world.coordinator.asked] == [[TopicPartition(TOPIC, 0)]]
+    world.close()
+
+
+def test_who_may_not_use_the_id_is_refused_before_the_coordinator_is_asked(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=CountingAuthorizer(MAY_WRITE))
+    peer = Peer(world)
+    peer.ask(0, 12, to_both())
+    world.steps.run()
+    assert answered(peer) == [TransactionalIdAuthorizationFailedError.code] * 2
+    assert world.coordinator.asked == []
+    world.close()
+
+
+def test_a_topic_that_becomes_known_while_the_coordinator_is_asked_is_not_written_to(tmp_path: Path) -> None:
+    world = DataPath(tmp_path, authorizer=CountingAuthorizer(MAY_USE_ID, MAY_WRITE))
+    world.coordinator.waits = True
+    peer = Peer(world)
+    peer.ask(0, 13, to_both())
+    world.steps.run()
+    late = world.add_partition("payments", 0, OTHER_ID)
+    world.coordinator.answer()
+    world.steps.run()
+    assert answered(peer) == [0, TopicAuthorizationFailedError.code]
+    assert late.require_log().log_end_offset == 0
+    world.close()

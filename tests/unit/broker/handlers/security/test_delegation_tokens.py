@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.security.delegation_tokens import DescribeDelegationTokenHandler
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.server import Server
@@ -21,6 +22,7 @@ from braidlog.core.protocol_errors import NONE
 from braidlog.core.tasks import Tasks
 from braidlog.net.exchange import Exchange
 from braidlog.net.round import Round
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.security.delegation_tokens import password_of
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -28,6 +30,8 @@ from braidlog.wire.generated.describe_delegation_token import DescribeDelegation
 from braidlog.wire.generated.expire_delegation_token import ExpireDelegationTokenRequest
 from braidlog.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
 from braidlog.wire.message import Message
+from support.asked_broker import AskedBroker, on_broker_with
+from support.authorized_broker import RestrictedBroker, allow
 from support.in_process_server import answer, open_server, until
 from support.login_world import LoginChannel, Loop
 from support.raw import RawConnection
@@ -162,7 +166,7 @@ def test_whoever_showed_a_certificate_may_ask() -> None:
     clock = ManualClock()
     channel = LoginChannel(Dispatch(clock, Tasks("test")), Round(Loop(clock)))
     exchange = Exchange(channel, ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, 0, None, 0.0)
-    describing = DescribeDelegationTokenHandler(None)
+    describing = DescribeDelegationTokenHandler(None, Authorizer())
     with pytest.raises(errors.DelegationTokenRequestNotAllowedError):
         describing.handle(DescribeDelegationTokenRequest(owners=None), exchange)
     channel.principal = "CN=alice"
@@ -231,3 +235,21 @@ def test_every_version(tmp_path: Path, version: int) -> None:
 
     # The name that the setting had before Kafka 3.0.
     with_server(tmp_path, check, {"delegation.token.master.key": "signed with this"})
+
+
+@on_broker_with({"delegation.token.secret.key": "not-a-secret"})
+async def test_tokens_are_seen_by_who_has_to_do_with_them_and_who_may_describe_them(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    renewers = [CreatableRenewers(principal_type="User", principal_name="alice")]
+    for owner, renewed_by in (("alice", []), ("bob", []), ("carol", renewers)):
+        wanted = CreateDelegationTokenRequest(
+            owner_principal_type="User", owner_principal_name=owner, renewers=renewed_by, max_lifetime_ms=-1
+        )
+        asking = restricted.alice if owner == "alice" else restricted.admin
+        assert (await asking.ask(wanted, 3)).error_code == NONE, "one's own takes no right"
+    assert await restricted.ask("DescribeDelegationToken", 3, owners=None) == "[alice, carol]"
+    restricted.rules(allow(AclResourceType.USER, "User:bob", AclOperation.DESCRIBE_TOKENS))
+    assert await restricted.ask("DescribeDelegationToken", 3, owners=None) == "[alice, bob, carol]"
+    bob = [{"principal_type": "User", "principal_name": "bob"}]
+    assert await restricted.ask("DescribeDelegationToken", 3, owners=bob) == "[bob]"
+    assert await restricted.ask("DescribeDelegationToken", 3, owners=[]) == "OK"

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.handlers.topics.metadata import MetadataHandler, TopicDescriber
 from braidlog.broker.metadata_cache import MetadataCache
@@ -28,7 +29,10 @@ from braidlog.net.exchange import Exchange
 from braidlog.replication.partition import Partition
 from braidlog.replication.partition_registry import PartitionRegistry
 from braidlog.replication.topic_metrics import TopicMetrics
+from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from support.asked_broker import AskedBroker, on_broker_with
+from support.authorized_broker import RestrictedBroker, allow_cluster, allow_topic
 from support.control_requests import broker, led_by
 from support.in_process_server import answer, on_server
 from support.offline_directories import PARTITIONS, lose_a_directory, reported
@@ -44,7 +48,7 @@ def describe(
     image = ClusterImage(brokers=BROKERS)
     topic = TopicImage("orders", b"i" * 16, (info,))
     describer = TopicDescriber(image, registry or PartitionRegistry(), listener, version)
-    (partition,) = describer.describe(topic, 0).partitions
+    (partition,) = describer.describe(topic).partitions
     return partition.error_code, partition.leader_id, partition.offline_replicas
 
 
@@ -81,7 +85,7 @@ def test_a_log_that_was_lost_here_is_offline_before_the_controller_says_so() -> 
 
 def test_partitions_that_are_not_known_yet_are_left_out() -> None:
     topic = TopicImage("orders", b"i" * 16, (no_leader(()), led_by(1)))
-    described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic, 0)
+    described = TopicDescriber(ClusterImage(brokers=BROKERS), PartitionRegistry(), "CLIENTS", 12).describe(topic)
     assert [partition.partition_index for partition in described.partitions] == [1]
 
 
@@ -116,7 +120,9 @@ class Announcement:
     def asked(self, within_s: float) -> asyncio.Task[MetadataResponse]:
         """A client's question, on the way to its answer."""
         cache, creation = cast("MetadataCache", self), cast("AutoTopicCreation", None)
-        handler = MetadataHandler(cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, within_s)
+        handler = MetadataHandler(
+            cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, Authorizer(), within_s
+        )
         exchange = SimpleNamespace(version=12, channel=SimpleNamespace(listener="CLIENTS"))
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
         work = handler.handle(request, cast("Exchange", exchange))
@@ -143,3 +149,44 @@ def test_clients_do_not_wait_for_ever_for_a_controller() -> None:
         assert response.topics[0].error_code == UnknownTopicOrPartitionError.code
 
     asyncio.run(run())
+
+
+@on_broker_with({"auto.create.topics.enable": "true"})
+async def test_topics_are_hidden_unless_they_are_asked_for_by_name(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    hidden_id = await restricted.admin.create("hidden")
+    await restricted.admin.create("shown")
+    restricted.rules(allow_topic("shown", AclOperation.READ))
+    assert await restricted.ask("Metadata", 12, topics=None) == "[shown [0]]"
+    named = [{"name": name} for name in ("hidden", "shown", "unknown")]
+    refused = "TOPIC_AUTHORIZATION_FAILED"
+    assert await restricted.ask("Metadata", 9, topics=named) == f"[hidden {refused}, shown [0], unknown {refused}]"
+    by_id = [{"name": None, "topic_id": hidden_id}, {"name": None, "topic_id": b"u" * 16}]
+    assert await restricted.ask("Metadata", 12, topics=by_id) == f"[{refused}, UNKNOWN_TOPIC_ID]"
+
+
+@on_broker_with({"auto.create.topics.enable": "true"})
+async def test_creating_on_first_use_takes_a_right_to_create(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    sees = allow_topic("*", AclOperation.DESCRIBE)
+    named = [{"name": name} for name in ("one", "two", "not a name")]
+    refused = "TOPIC_AUTHORIZATION_FAILED"
+    restricted.rules(sees)
+    answer = await restricted.ask("Metadata", 9, topics=named)
+    assert answer == f"[not a name {refused}, one {refused}, two {refused}]"
+    restricted.rules(sees, allow_topic("one", AclOperation.CREATE))
+    assert await restricted.ask("Metadata", 9, topics=named) == f"[not a name {refused}, one [0], two {refused}]"
+    restricted.rules(sees, allow_cluster(AclOperation.CREATE))
+    answer = await restricted.ask("Metadata", 9, topics=named)
+    assert answer == "[not a name INVALID_TOPIC_EXCEPTION, one [0], two [0]]"
+
+
+@on_broker_with({})
+async def test_operations_of_each_topic(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    await restricted.admin.create("one")
+    await restricted.admin.create("two")
+    restricted.rules(allow_topic("one", AclOperation.WRITE), allow_topic("two", AclOperation.ALTER_CONFIGS))
+    asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    answer = await restricted.ask("Metadata", 10, topics=None, **asked)
+    assert answer == "may  [one may DESCRIBE|WRITE [0]]"

@@ -9,8 +9,10 @@ from braidlog.core.protocol_errors import (
     InvalidProducerEpochError,
     OperationNotAttemptedError,
     ProducerFencedError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -18,6 +20,8 @@ from braidlog.wire.generated.add_partitions_to_txn import (
 )
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
 from support.asked_broker import AskedBroker, on_broker
+from support.authorization_matrix import from_plain
+from support.authorized_broker import RestrictedBroker, allow, allow_topic
 
 
 def old_form(producer_id: int, epoch: int, **topics: list[int]) -> AddPartitionsToTxnRequest:
@@ -87,6 +91,34 @@ def test_a_failure_in_the_form_of_each_version(version: int) -> None:
     request = old_form(1, 0, t=[0])
     request.transactions = transactions_of(request, 3)
     answer = AddPartitionsToTxnHandler.error_response(request, version, ProducerFencedError())
-    topics = answer.results_by_transaction[0].topic_results if version >= 4 else answer.results_by_topic_v3_and_below
-    assert codes(topics) == {("t", 0): ProducerFencedError.code}
-    assert answer.error_code == (ProducerFencedError.code if version >= 4 else 0)
+    if version >= 4:
+        assert (answer.error_code, answer.results_by_transaction) == (ProducerFencedError.code, [])
+    else:
+        assert codes(answer.results_by_topic_v3_and_below) == {("t", 0): ProducerFencedError.code}
+        assert answer.error_code == 0
+
+
+@on_broker
+async def test_one_topic_that_may_not_be_written_to_keeps_the_others_out(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    admin = restricted.admin
+    await admin.create("mine")
+    await admin.create("other")
+    await admin.await_coordinator("tx", 1)
+    await admin.await_coordinator("g", 0)
+    restricted.rules(
+        allow(AclResourceType.TRANSACTIONAL_ID, "tx", AclOperation.WRITE), allow_topic("mine", AclOperation.WRITE),
+        allow_topic("__consumer_offsets", AclOperation.WRITE),
+    )  # fmt: skip
+    topics = [{"name": name, "partitions": [0]} for name in ("mine", "other", "__consumer_offsets")]
+    request = {
+        "v3_and_below_transactional_id": "tx",
+        "v3_and_below_producer_id": 1,
+        "v3_and_below_topics": topics,
+    }
+    answer = await restricted.alice.ask(from_plain(AddPartitionsToTxnRequest, request), 3)
+    assert codes(answer.results_by_topic_v3_and_below) == {
+        ("mine", 0): OperationNotAttemptedError.code,
+        ("other", 0): TopicAuthorizationFailedError.code,
+        ("__consumer_offsets", 0): TopicAuthorizationFailedError.code,
+    }

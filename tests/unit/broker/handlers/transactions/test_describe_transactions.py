@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.transactions.describe_transactions import (
     DescribeProducersHandler,
     DescribeTransactionsHandler,
@@ -15,6 +16,8 @@ from braidlog.core.protocol_errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
+from braidlog.security.acls import AclOperation, AclResourceType
+from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from braidlog.wire.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -22,6 +25,9 @@ from braidlog.wire.generated.describe_producers import (
     TopicRequest,
 )
 from braidlog.wire.generated.describe_transactions import DescribeTransactionsRequest
+from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
+from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow, allow_topic
 from support.data_path import START_MS, DataPath, Peer, batch
 from support.many_items import NAMES, answer_of, exchange, nobodys_coordinator
 
@@ -82,7 +88,36 @@ def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
 
 
 def test_very_many_are_described_in_order() -> None:
-    handler = DescribeTransactionsHandler(nobodys_coordinator())
+    handler = DescribeTransactionsHandler(nobodys_coordinator(), Authorizer())
     answer = answer_of(handler.handle(DescribeTransactionsRequest(transactional_ids=NAMES), exchange(0)))
     assert [state.transactional_id for state in answer.transaction_states] == NAMES
     assert {state.error_code for state in answer.transaction_states} == {NotCoordinatorError.code}
+
+
+@on_broker
+async def test_transactions_are_shown_with_topics_that_may_be_described(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    admin = restricted.admin
+    for name in ("hidden", "shown"):
+        await admin.create(name)
+    await admin.await_coordinator("tx", 1)
+    begun = await admin.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 4)
+    added = await admin.ask(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ("hidden", "shown")],
+        ),
+        3,
+    )
+    assert {topic.results_by_partition[0].partition_error_code for topic in added.results_by_topic_v3_and_below} == {0}
+    restricted.rules(
+        allow(AclResourceType.TRANSACTIONAL_ID, "tx", AclOperation.DESCRIBE),
+        allow_topic("shown", AclOperation.DESCRIBE),
+    )
+    answer = await restricted.ask("DescribeTransactions", 0, transactional_ids=["tx", "other"])
+    assert answer == "[other TRANSACTIONAL_ID_AUTHORIZATION_FAILED, tx [shown]]"
+    assert await restricted.ask("ListTransactions", 0) == "[tx]"
+    restricted.rules()
+    assert await restricted.ask("ListTransactions", 0) == "OK"

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from braidlog.broker.handlers.transactions.list_transactions import ListTransactionsHandler
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, InvalidRegularExpressionError
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
 from braidlog.wire.generated.list_transactions import ListTransactionsRequest
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow
 
 
 @on_broker
@@ -38,3 +40,14 @@ async def test_what_is_not_understood_is_said(broker: AskedBroker) -> None:
 def test_a_failure_has_its_code() -> None:
     error = CoordinatorLoadInProgressError()
     assert ListTransactionsHandler.error_response(ListTransactionsRequest(), 0, error).error_code == error.code
+
+
+@on_broker
+async def test_only_ids_that_may_be_described_are_listed(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    await restricted.admin.await_coordinator("mine", 1)
+    for name in ("mine", "other"):
+        begun = await restricted.admin.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 4)
+        assert begun.error_code == 0
+    restricted.rules(allow(AclResourceType.TRANSACTIONAL_ID, "mine", AclOperation.WRITE))
+    assert await restricted.ask("ListTransactions", 0) == "[mine]"

@@ -8,10 +8,12 @@ from braidlog.broker.handlers.transactions.producer_transactions import (
     InitProducerIdHandler,
 )
 from braidlog.core.protocol_errors import InvalidProducerEpochError, InvalidRequestError, ProducerFencedError
+from braidlog.security.acls import AclOperation, AclResourceType
 from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
 from braidlog.wire.generated.end_txn import EndTxnRequest
 from braidlog.wire.generated.init_producer_id import InitProducerIdRequest
 from support.asked_broker import AskedBroker, on_broker
+from support.authorized_broker import RestrictedBroker, allow, allow_cluster, allow_topic, deny
 
 
 @on_broker
@@ -48,3 +50,21 @@ def test_older_versions_do_not_know_of_fencing(init: int, other: int) -> None:
     assert InitProducerIdHandler.error_response(InitProducerIdRequest(), init, error).error_code == code
     assert AddOffsetsToTxnHandler.error_response(AddOffsetsToTxnRequest(), other, error).error_code == code
     assert EndTxnHandler.error_response(EndTxnRequest(), other, error).error_code == code
+
+
+@on_broker
+async def test_idempotence_takes_a_right_to_write_somewhere(broker: AskedBroker) -> None:
+    restricted = RestrictedBroker(broker)
+    plain = {"transactional_id": None, "transaction_timeout_ms": 1000}
+    writes = AclOperation.WRITE
+    for rules, answer in (
+        ([], "CLUSTER_AUTHORIZATION_FAILED"),
+        ([allow_cluster(AclOperation.IDEMPOTENT_WRITE)], "OK"),
+        ([allow_topic("some", writes)], "OK"),
+        ([allow_topic("some", writes), deny(AclResourceType.TOPIC, "other", writes)], "OK"),
+        ([allow_topic("some", writes), deny(AclResourceType.TOPIC, "*", writes)], "CLUSTER_AUTHORIZATION_FAILED"),
+        ([allow_topic("some", AclOperation.READ)], "CLUSTER_AUTHORIZATION_FAILED"),
+        ([allow(AclResourceType.GROUP, "some", writes)], "CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        restricted.rules(*rules)
+        assert await restricted.ask("InitProducerId", 4, **plain) == answer, rules
