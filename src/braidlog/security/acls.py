@@ -144,6 +144,7 @@ class AclFilter(NamedTuple):
     pattern_type: PatternType = PatternType.ANY
 
     def matches(self, acl: Acl) -> bool:
+        """Whether a rule is among those that are meant."""
         return (
             self.resource_type in (AclResourceType.ANY, acl.resource_type)
             and self._matches_pattern(acl)
