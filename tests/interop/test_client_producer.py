@@ -205,8 +205,8 @@ def test_an_event_loop_is_never_kept(broker: Broker, topic: str) -> None:
         ticking.cancel()
         return longest
 
-    # Generous, since the machine may do other things as well.
-    assert asyncio.run(scenario()) < 2.0
+    # Generous, since the machine may do other things as well: a send that waited would wait for 60 s.
+    assert asyncio.run(scenario()) < 20.0
     assert len(confluent.read_all(broker.bootstrap, topic)) == 3_000
 
 

@@ -204,7 +204,7 @@ def test_a_broker_that_is_gone_is_waited_for_ten_seconds_and_told_of(stoppable: 
 
 
 def test_the_end_waits_no_longer_than_a_record_may_take(stoppable: Broker) -> None:
-    settings = "dict(delivery_timeout_ms=500, request_timeout_ms=400)"
+    settings = "dict(delivery_timeout_ms=3000, request_timeout_ms=2000)"
     done = run(STOPPED, stoppable.bootstrap, str(stoppable.process.pid), settings)
     assert end_took_s(done) < 9.0
     assert done.returncode == 0

@@ -167,7 +167,8 @@ async def test_a_listener_that_says_nothing_is_given_up_at_the_deadline() -> Non
     with socket.create_server(("127.0.0.1", 0)) as listener:
         world = World(ManualClock())
         world.broker.port = listener.getsockname()[1]
-        with world.call(within_s=0.2) as call, pytest.raises(NoConnection, match=r"did not answer within the 0\.2 s"):
+        told = rf"bootstrap\.servers \(127\.0\.0\.1:{world.broker.port}\) did not answer within the 0\.2 s"
+        with world.call(within_s=0.2) as call, pytest.raises(NoConnection, match=told):
             await call.any()
 
 
