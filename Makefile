@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest -q
+# The same, and few failures once more, alone: see tools/run_tests.py.
+TESTS := $(PY) -m tools.run_tests -q
 
 PIP := $(PY) -m pip install -q --disable-pip-version-check
 PORT ?= 9092
@@ -62,32 +64,34 @@ UNCOMPILED_ONLY := tests/simulation/test_cluster_invariants_bite.py tests/simula
 # What measures waits, and what Spark's processes must answer each other in time, runs alone; the rest two at a time. The
 # two that run one test after the other begin: the clusters wait for sessions most of the time.
 test: setup check
+	@rm -f build/unsteady-tests.txt
 	$(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory -j 2 test-cluster test-packages test-unit test-uncompiled
 	$(MAKE) --no-print-directory test-spark
+	@! test -s build/unsteady-tests.txt || cat build/unsteady-tests.txt
 
 # Whatever the others leave. More workers than cores, as it mostly waits for brokers and clients.
 test-brokers:
-	$(PYTEST) -n 5 --dist worksteal -m $(QUICK) --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests
+	$(TESTS) -n 5 --dist worksteal -m $(QUICK) --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests
 
 test-unit:
-	$(PYTEST) -n 3 -m "not peer and not soak" tests/unit
+	$(TESTS) -n 3 -m "not peer and not soak" tests/unit
 
 # Environments of their own, one after the other.
 test-packages:
-	$(PYTEST) -m $(QUICK) tests/install
+	$(TESTS) -m $(QUICK) tests/install
 
 # One ZooKeeper and three brokers, which each worker would start anew.
 test-cluster:
-	$(PYTEST) -m $(QUICK) tests/cluster
+	$(TESTS) -m $(QUICK) tests/cluster
 
 # Tests of compiled modules a second time, uncompiled; and those that replace methods, which no compiled class allows.
 test-uncompiled:
-	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" $$($(PY) -m tools.hot_tests) tests/interop/test_smoke.py $(UNCOMPILED_ONLY)
+	BRAIDLOG_PURE=1 $(TESTS) -n 2 -m "not peer and not soak" $$($(PY) -m tools.hot_tests) tests/interop/test_smoke.py $(UNCOMPILED_ONLY)
 
 # No more workers than cores: Spark's processes must answer each other within ten seconds.
 test-spark:
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m $(QUICK) tests/spark
+	$(TESTS) -n 2 --dist loadfile --no-loadscope-reorder -m $(QUICK) tests/spark
 
 test-all: test
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"

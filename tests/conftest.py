@@ -26,6 +26,7 @@ hypothesis_settings.register_profile("braidlog", deadline=None, suppress_health_
 hypothesis_settings.load_profile("braidlog")
 
 from support.broker import BRAIDLOG, Broker, StartBroker, start_target  # noqa: E402
+from support.never_repeated import mark, mark_judged  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,10 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"ignore::DeprecationWarning:{callers}")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    mark(item)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test shows the last lines of the shared broker's log."""
     report = yield
+    if report.failed:
+        mark_judged(report, call)
     running = getattr(item, "funcargs", {}).get("broker")
     if report.failed and isinstance(running, Broker):
         report.sections.append((f"log of {running.kind}", running.process.log(30)))

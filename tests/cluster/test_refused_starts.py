@@ -13,7 +13,7 @@ from support.broker import serve_command
 from support.cluster import BASE_SETTINGS, start_cluster
 from support.ports import lasting_port
 
-SETTINGS = {**BASE_SETTINGS, "zookeeper.connection.timeout.ms": "2000"}
+SETTINGS = {**BASE_SETTINGS, "zookeeper.connection.timeout.ms": "60000"}
 
 
 def refused(data_dir: Path, **settings: str) -> str:
@@ -52,10 +52,10 @@ def test_settings_that_would_protect_nothing(tmp_path: Path) -> None:
 
 def test_an_ensemble_that_does_not_answer(tmp_path: Path) -> None:
     address = f"127.0.0.1:{lasting_port()}"
-    line = refused(tmp_path, zookeeper_connect=address)
+    line = refused(tmp_path, zookeeper_connect=address, zookeeper_connection_timeout_ms="2000")
     assert f"cannot reach ZooKeeper at {address} within 2000 ms" in line
     assert "zookeeper.connect" in line
-    line = refused(tmp_path, zookeeper_connect=f"{address}//wrong")
+    line = refused(tmp_path, zookeeper_connect=f"{address}//wrong", zookeeper_connection_timeout_ms="2000")
     assert "zookeeper.connect" in line
     assert not (tmp_path / "meta.properties").exists()
 

@@ -26,9 +26,9 @@ def readiness(address: str) -> tuple[int, str]:
 
 def delivered(bootstrap: str, acks: str) -> bool:
     errors: list[KafkaError | None] = []
-    producer = confluent.producer(bootstrap, acks=acks, retries=0, delivery_timeout_ms=5000)
+    producer = confluent.producer(bootstrap, acks=acks, retries=0, delivery_timeout_ms=30_000)
     producer.produce("kept", b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(30)
+    producer.flush(60)
     # Compared by identity: an error of this client cannot be compared with None.
     return len(errors) == 1 and errors[0] is None
 

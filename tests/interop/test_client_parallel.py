@@ -25,9 +25,10 @@ KEYS = 40
 PARTITIONS = 6
 WITHIN_S = 60.0
 
+# Nobody dies there: a session that a busy machine ends would have work done twice.
 PROTOCOLS: list[dict[str, Any]] = [
-    {"partition.assignment.strategy": "range"},
-    {"partition.assignment.strategy": "cooperative-sticky"},
+    {"partition.assignment.strategy": "range", "session.timeout.ms": 30_000},
+    {"partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 30_000},
 ]
 
 
@@ -154,7 +155,11 @@ def test_a_member_that_is_killed_again_and_again_loses_nothing(quick_broker: Bro
             one.process.kill()
     with member(quick_broker, topic) as last:
         lives.append(last)
-        eventually(lambda: all(last.numbers("done")[key][-1:] == each[-1:] for key, each in everything), WITHIN_S)
+        # Where this process was slow to kill them, one of the earlier has come to the end.
+        eventually(
+            lambda: all(any(each[-1] in life.numbers("done")[key] for life in lives) for key, each in everything),
+            WITHIN_S,
+        )
         stop(last)
     check_at_least_once(lives, 2000)
     for earlier, later in pairwise(lives):
@@ -170,14 +175,23 @@ def key_start(key: str) -> int:
 
 def test_another_member_takes_over_from_one_that_is_killed(quick_broker: Broker, topic: str) -> None:
     create_topic(quick_broker.bootstrap, topic, PARTITIONS)
-    write(quick_broker, topic, 0, 2000)
+    written = 0
+
+    def are_busy(*readers: Member) -> bool:
+        """The first may be done with all that there is before the second has started: there is more then."""
+        nonlocal written
+        if sum(each.handled for each in readers) >= written - 1000:
+            write(quick_broker, topic, written, 2000)
+            written += 2000
+        return all(each.handled > 100 for each in readers)
+
     with member(quick_broker, topic) as one, member(quick_broker, topic) as other:
-        eventually(lambda: one.handled > 100 and other.handled > 100, WITHIN_S)
+        eventually(lambda: are_busy(one, other), WITHIN_S)
         one.process.kill()
         eventually(
             lambda: all(
                 set(one.numbers("done")[key]) | set(other.numbers("done")[key]) == set(numbers)
-                for key, numbers in expected(2000).items()
+                for key, numbers in expected(written).items()
             ),
             WITHIN_S,
         )

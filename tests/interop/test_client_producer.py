@@ -205,8 +205,8 @@ def test_an_event_loop_is_never_kept(broker: Broker, topic: str) -> None:
         ticking.cancel()
         return longest
 
-    # Generous, since the machine may do other things as well.
-    assert asyncio.run(scenario()) < 2.0
+    # Generous, since the machine may do other things as well: a send that waited would wait for 60 s.
+    assert asyncio.run(scenario()) < 20.0
     assert len(confluent.read_all(broker.bootstrap, topic)) == 3_000
 
 
@@ -235,7 +235,7 @@ def test_topics_that_cannot_be(broker: Broker, start_broker: StartBroker) -> Non
         producer.send("not a topic!", b"v")
     strict = start_broker({"auto.create.topics.enable": "false"})
     with (
-        Producer(bootstrap_servers=strict.bootstrap, max_block_ms=500) as producer,
+        Producer(bootstrap_servers=strict.bootstrap, max_block_ms=5000) as producer,
         pytest.raises(UnknownTopicOrPartitionError, match="nowhere"),
     ):
         producer.send("nowhere", b"v")
@@ -256,7 +256,8 @@ def test_nobody_there(topic: str) -> None:
         before = time.monotonic()
         with pytest.raises(Exception, match="no metadata of topic"):
             producer.send(topic, b"v")
-        assert time.monotonic() - before < 5.0
+        # By default a send waits for 60 s.
+        assert time.monotonic() - before < 30.0
 
 
 def test_a_notebooks_cell_may_wait(broker: Broker, topic: str) -> None:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,7 +171,9 @@ def stoppable(tmp_path: Path) -> Iterator[Broker]:
 
 
 STOPPED = """
-    import os, signal, sys
+    import atexit, os, signal, sys, time
+    # What is registered first is called last.
+    atexit.register(lambda: print(f"took: {time.monotonic() - ended:.3f}", file=sys.stderr))
     from braidlog import Producer
     producer = Producer(bootstrap_servers=sys.argv[1], **eval(sys.argv[3]))
     producer.send("first", b"v").result()
@@ -181,13 +182,20 @@ STOPPED = """
     for number in range(3):
         producer.send("first", b"%d" % number, on_delivery=lambda place, error: print(type(error).__name__))
     producer.send("second", b"v")
+    ended = time.monotonic()
 """
 
 
+def end_took_s(done: subprocess.CompletedProcess[str]) -> float:
+    """From the program's last line to its very end, without its start."""
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("took: ")]
+    return float(line.removeprefix("took: "))
+
+
 def test_a_broker_that_is_gone_is_waited_for_ten_seconds_and_told_of(stoppable: Broker) -> None:
-    began = time.monotonic()
     done = run(STOPPED, stoppable.bootstrap, str(stoppable.process.pid), "{}")
-    assert 10.0 <= time.monotonic() - began < 30.0
+    # A record has 120 s.
+    assert 9.9 <= end_took_s(done) < 50.0
     assert done.returncode == 0
     assert done.stdout.split() == ["ClosedError"] * 3
     (reported,) = [line for line in done.stderr.splitlines() if "not delivered" in line]
@@ -196,10 +204,9 @@ def test_a_broker_that_is_gone_is_waited_for_ten_seconds_and_told_of(stoppable: 
 
 
 def test_the_end_waits_no_longer_than_a_record_may_take(stoppable: Broker) -> None:
-    settings = "dict(delivery_timeout_ms=500, request_timeout_ms=400)"
-    began = time.monotonic()
+    settings = "dict(delivery_timeout_ms=3000, request_timeout_ms=2000)"
     done = run(STOPPED, stoppable.bootstrap, str(stoppable.process.pid), settings)
-    assert time.monotonic() - began < 9.0
+    assert end_took_s(done) < 9.0
     assert done.returncode == 0
     assert set(done.stdout.split()) <= {"ClosedError", "DeliveryTimeoutError"}
     assert len(done.stdout.split()) == 3
@@ -212,13 +219,12 @@ def test_an_interrupt_at_the_end_is_obeyed_and_told_of(stoppable: Broker) -> Non
     interrupted = (
         STOPPED
         + """
-    import atexit, threading
+    import threading
     atexit.register(lambda: threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start())
 """
     )
-    began = time.monotonic()
     done = run(interrupted, stoppable.bootstrap, str(stoppable.process.pid), "{}")
-    assert time.monotonic() - began < 9.0
+    assert end_took_s(done) < 9.0
     assert "4 records were not delivered" in done.stderr
     assert "Traceback" not in done.stderr
 

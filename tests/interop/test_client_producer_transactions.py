@@ -346,7 +346,7 @@ def test_librdkafka_takes_over_from_us_and_we_from_it(quick_broker: Broker, topi
 
 def test_the_coordinator_aborts_what_takes_too_long(quick_broker: Broker, topic: str) -> None:
     confluent.create_topic(quick_broker.bootstrap, topic)
-    with transactor(quick_broker.bootstrap, topic, transaction_timeout_ms=1000) as producer:
+    with transactor(quick_broker.bootstrap, topic, transaction_timeout_ms=5000) as producer:
         producer.begin_transaction()
         write(producer, topic, "late")
         confluent.send(confluent.producer(quick_broker.bootstrap), topic, [Sample(None, b"after")])

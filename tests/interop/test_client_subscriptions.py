@@ -130,8 +130,14 @@ def test_the_async_and_the_parallel_consumer_take_topics_as_well(
     handled: list[ConsumerRecord] = []
     given = {**settings, "group_id": f"{one}-parallel", "enable_auto_commit": False}
     with Consumer(one, **given) as consumer:
-        parallel = ParallelConsumer(consumer, handled.append)
-        parallel.run(idle_timeout=1.0)
+
+        def handle(record: ConsumerRecord) -> None:
+            handled.append(record)
+            if len(handled) == 2:
+                parallel.stop()
+
+        parallel = ParallelConsumer(consumer, handle)
+        parallel.run(idle_timeout=WITHIN_S)
         assert places(handled) == [(one, 0), (one, 1)]
         # Its own listener is in place, so that rebalances wait for work under way.
         assert consumer._listener is not None

@@ -153,12 +153,12 @@ def test_read_committed_sees_plain_records(broker: Broker, topic: str) -> None:
 def test_a_waiting_fetch_gets_what_arrives(broker: Broker, topic: str) -> None:
     sender = confluent.producer(broker.bootstrap)
     confluent.send(sender, topic, [Sample(None, b"before")])
-    with confluent.assigned(broker.bootstrap, topic, fetch_wait_max_ms=20_000) as consumer:
+    with confluent.assigned(broker.bootstrap, topic, fetch_wait_max_ms=50_000) as consumer:
         assert confluent.read(consumer, 1)[0].value() == b"before"  # the next fetch waits at the broker
         sent = time.monotonic()
         confluent.send(sender, topic, [Sample(None, b"now")])
         assert confluent.read(consumer, 1)[0].value() == b"now"
-        assert time.monotonic() - sent < 10
+        assert time.monotonic() - sent < 45
 
 
 def test_many_partitions_of_one_topic(broker: Broker, topic: str) -> None:
@@ -177,7 +177,7 @@ def test_many_partitions_of_one_topic(broker: Broker, topic: str) -> None:
 
 def test_topics_are_created_on_first_use_only_if_allowed(start_broker: StartBroker, topic: str) -> None:
     broker = start_broker({"auto.create.topics.enable": "false", "num.partitions": "3"})
-    sender = confluent.producer(broker.bootstrap, message_timeout_ms=3000, topic_metadata_propagation_max_ms=0)
+    sender = confluent.producer(broker.bootstrap, message_timeout_ms=60_000, topic_metadata_propagation_max_ms=0)
     with pytest.raises(KafkaException) as unknown:
         confluent.send(sender, topic, plain_samples(1))
     assert unknown.value.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)

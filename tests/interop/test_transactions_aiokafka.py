@@ -83,7 +83,7 @@ def test_the_coordinator_aborts_what_takes_too_long(quick_broker: Broker, topic:
     confluent.create_topic(quick_broker.bootstrap, topic)
 
     async def scenario() -> None:
-        async with transactor(quick_broker, topic, transaction_timeout_ms=500) as slow:
+        async with transactor(quick_broker, topic, transaction_timeout_ms=5000) as slow:
             await slow.begin_transaction()
             await slow.send_and_wait(topic, b"late", partition=0)
             async with AIOKafkaProducer(bootstrap_servers=quick_broker.bootstrap) as plain:

@@ -164,7 +164,7 @@ def test_a_zombie_cannot_write_into_its_heirs_transaction(quick_broker: Broker, 
 
 def test_the_coordinator_aborts_what_takes_too_long(quick_broker: Broker, topic: str) -> None:
     confluent.create_topic(quick_broker.bootstrap, topic)
-    producer = transactor(quick_broker.bootstrap, topic, transaction_timeout_ms=1000, message_timeout_ms=1000)
+    producer = transactor(quick_broker.bootstrap, topic, transaction_timeout_ms=5000, message_timeout_ms=5000)
     producer.begin_transaction()
     write(producer, topic, ["late"])
     confluent.send(confluent.producer(quick_broker.bootstrap), topic, [Sample(None, b"after")])

@@ -223,7 +223,7 @@ def test_deleted_offsets_fail_the_query_unless_that_is_allowed(spark: SparkSessi
     [
         ({"subscribe": "no-such-topic"}, "topic no-such-topic does not exist"),
         ({"startingOffsets": '{"readings": {"0": 1,}}'}, "startingOffsets is not valid JSON"),
-        ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": 1000}, "no broker answers"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": 5000}, "no broker answers"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(

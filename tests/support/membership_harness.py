@@ -37,7 +37,7 @@ from braidlog.wire.message import Message
 
 FIND, JOIN, BEAT, LEAVE, SYNC, COMMIT, FETCH, NEWER_BEAT = 10, 11, 12, 13, 14, 8, 9, 68
 GROUP = "readers"
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 Answer = Message | Exception | None
 Handler = Callable[[Any, int], Answer]

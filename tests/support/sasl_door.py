@@ -53,12 +53,12 @@ class Door:
 
 
 def nodes_of(broker: ScriptedBroker, **settings: Any) -> Nodes:
-    given = {"bootstrap_servers": broker.address, "request_timeout_ms": 5000, **settings}
+    given = {"bootstrap_servers": broker.address, "request_timeout_ms": 50_000, **settings}
     return Nodes(Settings.of(ADMIN, None, given))
 
 
 async def ask(connection: PipelinedConnection) -> str | None:
-    answer = await connection.call(METADATA, MetadataRequest(), MetadataResponse, timeout_s=5.0)
+    answer = await connection.call(METADATA, MetadataRequest(), MetadataResponse, timeout_s=50.0)
     return answer.cluster_id
 
 

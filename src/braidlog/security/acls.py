@@ -171,6 +171,7 @@ class AclFilter(NamedTuple):
     pattern_type: PatternType = PatternType.ANY
 
     def matches(self, acl: Acl) -> bool:
+        """Whether a rule is among those that are meant."""
         return (
             self.matches_pattern(acl.pattern)
             and self.principal in (None, acl.principal)

@@ -211,7 +211,7 @@ async def test_closing_tells_those_who_wait_for_the_refresh_after_the_one_under_
         world.metadata.close()
         for each in (first, second):
             with pytest.raises(ClosedError):
-                await asyncio.wait_for(each, 5)
+                await asyncio.wait_for(each, 50)
 
 
 async def test_who_waits_behind_a_request_gets_the_next_answer_and_causes_no_third() -> None:

@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def reported(request: pytest.FixtureRequest) -> dict[str, Any]:
     return facts(pure=request.param == "uncompiled")
 
 
+@cache
 def facts(pure: bool) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": f"{SOURCE}:{ROOT}", "BRAIDLOG_PURE": "1" if pure else "0"}
     if not pure and os.environ.get("BRAIDLOG_PURE") != "1":
@@ -100,7 +102,7 @@ def test_every_public_method_has_help(reported: dict[str, Any]) -> None:
 
 
 def test_compiled_and_uncompiled_say_the_same() -> None:
-    built, pure = facts(pure=False), facts(pure=True)
+    built, pure = dict(facts(pure=False)), dict(facts(pure=True))
     assert not pure.pop("compiled")
     built.pop("compiled")
     for part in built:

@@ -71,7 +71,7 @@ class ClusterCall:
 
     async def any(self) -> BrokerConnection:
         """Of the brokers that are known, then of the servers given, the first that answers."""
-        who = "a broker of bootstrap.servers"
+        who = f"a broker of bootstrap.servers ({', '.join(f'{host}:{port}' for host, port in self._nodes.bootstrap)})"
         try:
             return await self._connected(self._nodes.any(), who)
         except NoConnection:

@@ -45,6 +45,7 @@ def test_a_broker_that_says_nothing_is_not_waited_for_beyond_the_deadline() -> N
         port = silent.getsockname()[1]
         with Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
             before = time.monotonic()
-            with pytest.raises(NoConnection, match="did not answer within"):
+            with pytest.raises(NoConnection, match=r"did not answer within the 0\.[123] s"):
                 admin.within(0.3).list_topics()
-            assert time.monotonic() - before < 3.0
+            # A request of its own has 30 s, a call 60 s.
+            assert time.monotonic() - before < 25.0

@@ -45,7 +45,7 @@ def test_a_timeout_cancels_the_work(engine: Engine) -> None:
 
     with pytest.raises(RequestTimeout, match=r"0\.01 s"):
         engine.run(wait(), 0.01)
-    assert cancelled.wait(5)
+    assert cancelled.wait(60)
 
 
 def test_a_timeout_of_the_work_itself_stays_what_it_is(engine: Engine) -> None:
@@ -73,8 +73,8 @@ def test_soon_and_spawn_hand_over(engine: Engine) -> None:
 
     engine.soon(called.set)
     engine.spawn("work", work())
-    assert called.wait(5)
-    assert spawned.wait(5)
+    assert called.wait(60)
+    assert spawned.wait(60)
 
 
 def test_closing_cancels_what_runs_and_refuses_what_comes(engine: Engine) -> None:
@@ -89,7 +89,7 @@ def test_closing_cancels_what_runs_and_refuses_what_comes(engine: Engine) -> Non
             cancelled.set()
 
     engine.spawn("wait", wait())
-    assert started.wait(5)
+    assert started.wait(60)
     engine.close()
     engine.close()
     assert cancelled.is_set()
@@ -118,15 +118,15 @@ def test_a_caller_that_waits_learns_of_the_close(engine: Engine) -> None:
 
     caller = threading.Thread(target=call)
     caller.start()
-    assert started.wait(5)
+    assert started.wait(60)
     engine.close()
-    caller.join(5)
+    caller.join(60)
     assert len(problems) == 1
 
 
 def test_a_callback_may_close_its_own_engine(engine: Engine) -> None:
     engine.soon(engine.close)
-    engine._thread.join(5)
+    engine._thread.join(60)
     assert not engine._thread.is_alive()
 
 
@@ -137,7 +137,7 @@ class _ClosedBetween(Engine):
         super().check_usable()
         other = threading.Thread(target=self.close)
         other.start()
-        other.join(5)
+        other.join(60)
 
 
 def test_what_is_handed_over_while_it_closes_is_refused() -> None:

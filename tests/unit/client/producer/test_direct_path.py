@@ -32,7 +32,7 @@ from support.eventually import eventually
 TOPIC = "orders"
 VERSION = 9
 TIMEOUT_S = 30.0
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class OneBroker:

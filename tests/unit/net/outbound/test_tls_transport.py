@@ -75,7 +75,7 @@ async def ask(broker: ScriptedBroker, names: Sequence[str] = ("abc",), **setting
     try:
         connection = await nodes.any()
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
-        answer = await connection.call(METADATA, request, MetadataResponse, timeout_s=5.0)
+        answer = await connection.call(METADATA, request, MetadataResponse, timeout_s=50.0)
         return [topic.name for topic in answer.topics]
     finally:
         nodes.close()

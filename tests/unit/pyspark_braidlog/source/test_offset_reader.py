@@ -130,7 +130,8 @@ class TestFailures:
                 pytest.raises(UserError, match="no answer from"),
             ):
                 view.topics(Subscribe(("t",)))
-            assert time.monotonic() - begun < 5
+            # A call has 60 s by default.
+            assert time.monotonic() - begun < 25
 
     @pytest.mark.parametrize(
         ("problem", "begins"),

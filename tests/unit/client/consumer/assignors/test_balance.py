@@ -53,8 +53,8 @@ def test_a_large_group_is_assigned_quickly(alike: bool) -> None:
         Subscriber(f"m{index:04}", tuple(facts.counts) if alike else tuple(list(facts.counts)[: 50 + index % 50]))
         for index in range(1_000)
     ]
-    began = time.perf_counter()
+    began = time.thread_time()
     shares = balanced(members, facts, {})
     check_whole(members, facts, shares)
     balanced(members[:900], facts, claims(shares))
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10

@@ -254,7 +254,7 @@ def test_a_member_in_the_middle_of_joining_can_be_closed() -> None:
             here.membership.commit_identity()
         began = time.monotonic()
         here.membership.close(here.deadline())
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         api, _, request, connection = here.script.requests[-1]
         assert (api, connection) == (LEAVE, ""), "not behind the join"
         assert request.members[0].member_id == "member-1"

@@ -163,7 +163,7 @@ def test_a_writers_schema_that_is_none_spoils_its_own_records_only() -> None:
 
 def test_a_registry_that_is_down_is_no_records_fault() -> None:
     with running_registry() as running:
-        registry = Registry(running.url, timeout_s=2)
+        registry = Registry(running.url, timeout_s=20)
     with pytest.raises(RegistryError, match="does not answer"):
         decoded("string", header(1) + b"\x02x", registry=registry)
 
