@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import inspect
 from _thread import LockType, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -234,11 +235,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         process.end()
         for task in self.tasks_of(process):
             del self._tasks[task]
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                # A coroutine that awaits while it is closed protests; the dead are not heard.
-                with contextlib.suppress(Exception, ProcessEnded):
-                    coroutine.close()
+            _close(task)
 
     def pause(self, process: Process, seconds: float) -> None:
         """As SIGSTOP and SIGCONT do it: nothing of it runs for so long, then all that came meanwhile, in order."""
@@ -360,13 +357,24 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """End every task that is left."""
         self._closed = True
         for task in list(self._tasks):
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                with contextlib.suppress(Exception, ProcessEnded):
-                    coroutine.close()
+            _close(task)
         self._tasks.clear()
         self._ready.clear()
         self._timers.clear()
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    """Its coroutine ends where it stands; one that has not begun yet, with those that it was to await."""
+    coroutine = task.get_coro()
+    if coroutine is None:
+        return
+    waiting: list[Any] = [coroutine]
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        waiting += filter(inspect.iscoroutine, inspect.getcoroutinelocals(coroutine).values())
+    for each in waiting:
+        # A coroutine that awaits while it is closed protests; the dead are not heard.
+        with contextlib.suppress(Exception, ProcessEnded):
+            each.close()
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:
