@@ -365,10 +365,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 def _close(task: asyncio.Task[Any]) -> None:
     """Its coroutine ends where it stands; one that has not begun yet, with those that it was to await."""
-    coroutine = task.get_coro()
+    coroutine: Any = task.get_coro()
     if coroutine is None:
         return
-    waiting: list[Any] = [coroutine]
+    waiting = [coroutine]
     if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         waiting += filter(inspect.iscoroutine, inspect.getcoroutinelocals(coroutine).values())
     for each in waiting:
