@@ -4,6 +4,7 @@ must hold.
 
     BRAIDLOG_SIM_SEED=123 .venv/bin/pytest tests/simulation/test_replication.py -k replay
     BRAIDLOG_SIM_SEEDS=1000 .venv/bin/pytest tests/simulation/test_replication.py  (make soak: more, and longer lives)
+    PYTHONPATH=src:tests .venv/bin/python -m support.simulation.many_lives test_replication     (on, up to 100,000)
 """
 
 from __future__ import annotations
@@ -36,3 +37,4 @@ def test_what_must_hold_of_replicas_holds(workload: ReplicatedWorkload) -> None:
 
 test_replay = LIVES.replay()
 test_long_lives = LIVES.long_lives()
+test_many_lives = LIVES.many_lives()

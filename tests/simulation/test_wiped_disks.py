@@ -222,3 +222,41 @@ def test_one_replica_of_several_is_copied_anew(life: Life) -> None:
         await life.until(life.is_whole)
 
     run(life, work)
+
+
+def test_a_topic_whose_last_replica_in_sync_was_lost_can_be_deleted(life: Life) -> None:
+    """There is nothing left to delete where the disk was replaced."""
+
+    async def work() -> None:
+        await life.lead_alone()
+        life.first.wipe_disk()
+        await life.cluster.start()
+        await life.until(lambda: life.offline(life.first) and life.state().leader == -1)
+        await life.ask(lambda admin: admin.delete_topics([WHERE.topic]))
+        await life.until(lambda: life.cluster.zookeeper.tree.find(paths.topic(WHERE.topic)) is None)
+
+    run(life, work)
+
+
+def test_one_that_waits_for_the_others_hears_of_settings_in_its_next_session(life: Life) -> None:
+    """The watch in which it would have heard of them ended with its session."""
+
+    async def work() -> None:
+        await life.write()
+        life.first.wipe_disk()
+        life.second.kill()
+        life.third.kill()
+        starting = asyncio.ensure_future(life.first.start())
+        await asyncio.sleep(10)
+        assert not starting.done()
+        life.cluster.zookeeper.expire(life.first.parts.session.session_id)
+        await life.second.start()
+        await starting
+        await life.third.start()
+        changed = {ConfigResource.topic(WHERE.topic): {"retention.ms": "12345"}}
+        await life.ask(lambda admin: admin.alter_configs(changed))
+        await life.until(
+            lambda: life.first.parts.metadata_cache.image.config(f"topics/{WHERE.topic}") == {"retention.ms": "12345"}
+        )
+
+    run(life, work)

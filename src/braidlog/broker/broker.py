@@ -198,6 +198,9 @@ class Broker:
             deleted = DeletedTopics(self.session, self.metadata_cache, self.control_channel, self.tasks)
             epochs.on_first_request = deleted.look
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
+        # From here on, and not only once this broker is registered: until then logs are loaded, and others may be
+        # waited for. A session that ends meanwhile takes the watch with it.
+        self.coordination.client.add_listener(self.config_changes)
         await self.config_changes.start()
         self.delegation_tokens = await self._follow_tokens(settings)
         self.acls = await self._follow_acls(settings, inter_broker)
@@ -235,12 +238,9 @@ class Broker:
             if self.logs.has_lost_replicas:
                 await let_others_lead(self.session, self.broker_id, self.logs, self.environment.clock)
             await self.registration.register(self.session)
-            for listener in (self.registration, self.config_changes, self.members, self.controller):
+            self.coordination.client.add_listener(self.registration, first=True)
+            for listener in (self.members, self.controller):
                 self.coordination.client.add_listener(listener)
-            if self.delegation_tokens is not None:
-                self.coordination.client.add_listener(self.delegation_tokens)
-            for follower in self.acls.listeners if self.acls is not None else ():
-                self.coordination.client.add_listener(follower)
             if self.coordination.is_cluster:
                 await self.controller.start(self._control_channel_to)
             else:
@@ -355,6 +355,7 @@ class Broker:
             UnknownUsers(secrets.token_bytes()),
             self.tasks,
         )
+        self.coordination.client.add_listener(tokens)
         await tokens.start()
         return tokens
 
@@ -369,6 +370,8 @@ class Broker:
         none_yet = AclRules((), wanted.super_users, allow_if_none_found=wanted.allow_if_none_found)
         authorizer = AclAuthorizer(none_yet, AuditLog(asyncio.get_running_loop().call_later))
         acls = AclStore(self.session, authorizer, self.environment.clock, self.tasks)
+        for listener in acls.listeners:
+            self.coordination.client.add_listener(listener)
         await acls.start()
         if self.coordination.is_cluster:
             own = own_principal(settings, inter_broker, self._inter_broker_protocol)

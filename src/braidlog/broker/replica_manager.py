@@ -103,6 +103,8 @@ class ReplicaManager:
         self._unopened: dict[TopicPartition, Partition] = {}
         # Partitions without a log because the disk that had it was replaced, until others have made up for it.
         self._lost: set[TopicPartition] = set()
+        # Ids of topics that are announced as deleted, of which there are partitions here still.
+        self._deleted_ids: set[bytes] = set()
         # Whether the leader epochs that this start asked for are not durable.
         self.epochs_lag: Callable[[], bool] = lambda: False
         # Of all partitions here.
@@ -193,6 +195,10 @@ class ReplicaManager:
         """Lead or follow one partition; the error that the controller is told, which is none for what is known."""
         info = state.info
         partition = self._registry.get(state.topic, state.partition)
+        if partition is not None and self._is_left_behind(partition, state.topic_id):
+            self._end_role(partition)
+            self._remove(partition)
+            partition = None
         if partition is not None:
             if state.topic_id not in (ZERO_ID, partition.topic_id):
                 if partition.topic_id != ZERO_ID:
@@ -250,6 +256,11 @@ class ReplicaManager:
         self._leadership_changed(partition)
         self._follow(partition, unclean=bool(info.leader_recovery_state))
         return self._storage_error(partition)
+
+    def _is_left_behind(self, partition: Partition, topic_id: bytes) -> bool:
+        """Of an earlier topic of this name: its replica was moved away while nobody could tell this broker, and then
+        the topic was deleted. Not before that is announced: a request that names another id may be a late one."""
+        return partition.topic_id in self._deleted_ids and topic_id not in (ZERO_ID, partition.topic_id)
 
     def _assign_topic_id(self, partition: Partition, topic_id: bytes) -> None:
         """A newer controller has taken over from one that knew of no ids; the leader epoch may be as before."""
@@ -309,18 +320,22 @@ class ReplicaManager:
         """Also of a partition that is not held: its deletion may have been decided while this broker was down."""
         self._lost.discard(key)
         if partition is not None:
-            self._registry.remove(key.topic, key.partition)
-            # What a thread still unpacks for it is refused.
-            partition.lose_log()
-            if not self._registry.partitions_of(key.topic):
-                self._meters.pop(key.topic, None)
-                self._retention_warnings.pop(key.topic, None)
+            self._remove(partition)
         try:
             self._require_manager().delete(key)
         except KafkaStorageError as problem:
             log.warning("deleting %s: %s", key, problem.message)
             return problem.code
         return NONE
+
+    def _remove(self, partition: Partition) -> None:
+        self._registry.remove(partition.topic, partition.index)
+        # What a thread still unpacks for it is refused.
+        partition.lose_log()
+        if not self._registry.partitions_of(partition.topic):
+            self._meters.pop(partition.topic, None)
+            self._retention_warnings.pop(partition.topic, None)
+            self._deleted_ids.discard(partition.topic_id)
 
     def _end_role(self, partition: Partition) -> None:
         partition.stop()
@@ -427,6 +442,11 @@ class ReplicaManager:
         for entity in [*delta.configs_changed, *delta.configs_deleted]:
             self._config_changed(entity)
             await time_slice.yield_if_over()
+        self._deleted_ids.update(
+            topic.topic_id
+            for topic in delta.topics_deleted
+            if topic.topic_id != ZERO_ID and self._registry.partitions_of(topic.name)
+        )
         held = [topic.name for topic in delta.topics_created if self._registry.partitions_of(topic.name)]
         # One of those without settings of its own stands for all of them.
         plain = next((name for name in held if not image.topic_config(name)), None)

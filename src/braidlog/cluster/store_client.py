@@ -65,9 +65,9 @@ class StoreClient:
             raise RuntimeError("the store client has not been started")
         return self._session
 
-    def add_listener(self, listener: SessionListener) -> None:
-        """Listeners are told in the order in which they were added."""
-        self._listeners.append(listener)
+    def add_listener(self, listener: SessionListener, *, first: bool = False) -> None:
+        """Listeners are told in the order in which they were added, but for one that is told `first`."""
+        self._listeners.insert(0 if first else len(self._listeners), listener)
 
     async def start(self) -> CoordinationStore:
         """The first session; raises what `connect` raises."""

@@ -147,7 +147,6 @@ def leader_and_isr_answered(
     announced = RequestBatch(metadata=[where for where in changed if context.image.partition(where) is not None])
     return repairs._replace(
         requests=(*repairs.requests, announced),
-        deletions=deletion.suspended(context, lambda where, each: each == broker and where in now),
         offline_dirs=offline_dirs,
     )
 

@@ -55,13 +55,17 @@ def _partitions(topics: Iterable[TopicImage]) -> list[TopicPartition]:
 
 
 def _told_to_delete(context: ControllerContext, deletion: Deletion, stops: list[Stop]) -> Deletion:
-    """Every replica that can be reached is told to stop, then to delete; the others wait for their broker."""
+    """Every replica whose broker is there is told to stop, then to delete; the others wait for theirs.
+
+    Also one whose log is offline: of a data directory that failed its broker refuses to delete it, of one that was
+    replaced nothing is left to delete.
+    """
     topic = deletion.topic
     replicas: dict[tuple[int, BrokerId], ReplicaState] = {}
     for index, info in enumerate(topic.partitions):
         where = TopicPartition(topic.name, index)
         for broker in info.replicas:
-            if context.online(broker, where):
+            if broker in context.image.brokers:
                 replicas[index, broker] = move(where, broker, _OFFLINE, _STARTED)
                 stops.append(Stop(broker, where, delete=False))
                 stops.append(Stop(broker, where, delete=True))

@@ -388,9 +388,8 @@ class ClusterWorkload:
     async def _keep_up(self, broker: SimulatedBroker) -> None:
         """Starts it again whenever it is down, soon or late."""
         while True:
-            await asyncio.sleep(0.1)
-            if not broker.is_down:
-                continue
+            await broker.wait_until_down()
+            await asyncio.sleep(self._random.random() * 0.1)
             if self._faulty:
                 await asyncio.sleep(self._random.random() * self._random.choice([0.2, 2.0, 10.0]))
             try:

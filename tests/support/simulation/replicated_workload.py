@@ -21,7 +21,7 @@ from braidlog.client import Delivery, Producer
 from braidlog.client.admin import Admin, ElectionType, NewTopic
 from braidlog.client.errors import ClientError
 from braidlog.core.protocol_errors import ProtocolError
-from braidlog.core.types import NO_BROKER
+from braidlog.core.types import NO_BROKER, TopicPartition
 from braidlog.testing.simulated.cluster import SimulatedCluster
 from braidlog.testing.simulated.program import SimulatedProgram
 from braidlog.testing.simulated.simulation import SimulatedBroker
@@ -33,6 +33,8 @@ from support.simulation.replication_invariants import ReplicationHistory
 REPLICAS: Final = 3
 # After the last fault all replicas are in sync again: a fetch, and a proposal to the controller.
 IN_SYNC_S: Final = 20.0
+# How long a partition may stay without a leader before the operator takes it for lost.
+RECOVERED_S: Final = 15.0
 LAG_S: Final = 4.0
 # How often a follower that flaps is cut off and back.
 FLAPS: Final = 4
@@ -231,25 +233,32 @@ class ReplicatedWorkload(ClusterWorkload):
         await super()._read_all()
 
     async def _elect_lost(self) -> None:
-        """What only an empty disk is in sync with."""
+        """What only an empty disk is in sync with, and still is once everything else had its time."""
         if self._wiped is None:
             return
         number = self._number(self._wiped)
-        await self._check_after(15.0)
-        lost = [
-            where
-            for where, state in (
-                (each, self.store.states.get((self.store.topics[each.topic], each.partition)))
-                for each in self._partitions()
-            )
-            if state is not None and state.leader == NO_BROKER and state.isr == (number,)
-        ]
+        deadline = self._simulation.loop.time() + RECOVERED_S
+        while self._simulation.loop.time() < deadline:
+            await self._check_after(0.5)
+            if self._is_whole(self._wiped) and not self._without_leader():
+                return
+        lost = [where for where, isr in self._without_leader().items() if isr == (number,)]
         if lost:
             self._note(f"operator: {lost} are lost with the disk of {self._wiped.name}")
             program = SimulatedProgram(self._simulation, "last resort")
             admin = await program.call(lambda: Admin(bootstrap_servers=self._cluster.servers))
             await program.call(lambda: admin.elect_leaders(lost, ElectionType.UNCLEAN).raise_for_errors())
             await program.call(admin.close)
+
+    def _without_leader(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Partitions that nobody leads, with their ISR."""
+        return {
+            TopicPartition(name, index): state.isr
+            for name, topic_id in self.store.topics.items()
+            if topic_id not in self.store.deleting
+            for index in range(self.store.partition_counts.get(topic_id, 0))
+            if (state := self.store.states.get((topic_id, index))) is not None and state.leader == NO_BROKER
+        }
 
     async def _until_converged(self) -> None:
         await self._elect_lost()

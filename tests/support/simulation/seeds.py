@@ -8,6 +8,7 @@
 
     test_replay = LIVES.replay()
     test_long_lives = LIVES.long_lives()
+    test_many_lives = LIVES.many_lives()      # of those of which very many are wanted: see `many_lives`
 
 BRAIDLOG_SIM_SEED=123 .venv/bin/pytest tests/simulation/FILE -k replay   replay one seed
 BRAIDLOG_SIM_SEEDS=1000 .venv/bin/pytest tests/simulation                try that many
@@ -19,13 +20,15 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 from braidlog.testing.simulated.simulation import Simulation
-from support.soak import scaled
+from support.simulation import many_lives
+from support.soak import SCALE, scaled
 
 # The lines of the trace that a failure shows.
 SHOWN = 80
@@ -88,6 +91,19 @@ class SeededLives(Generic[W]):
         @pytest.mark.parametrize("seed", _seeds(scaled(self.soak)))
         def lived(seed: int) -> None:
             self.live(self.soak_from + seed, self.soak_steps)
+
+        return lived
+
+    def many_lives(self, seeds: int = 100_000, minutes: float = 10.0) -> Callable[[], None]:
+        """As many of these seeds as there is time for, on every core; the next soak goes on where this one ended."""
+
+        @pytest.mark.soak
+        def lived() -> None:
+            workload = Path(self.file).stem
+            progress = many_lives.Progress(many_lives.NOTES / f"{workload}.jsonl")
+            many_lives.run(f"simulation.{workload}", progress, seeds, minutes * SCALE)
+            print(f"\n{workload}: {progress}")
+            assert not progress.failed, "\n".join(progress.failed.values())
 
         return lived
 

@@ -15,7 +15,13 @@ from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.metadata_cache import MetadataCache
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.server import Server
-from braidlog.cluster.control_requests import EPOCH_DURING_DELETE, ControlResponse, LeaderAndIsr, StopReplica
+from braidlog.cluster.control_requests import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+)
 from braidlog.cluster.image import BrokerInfo, PartitionInfo
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.errors import StorageFault
@@ -254,6 +260,24 @@ async def test_a_log_of_another_topic_that_was_found_is_set_aside(replicas: Repl
     assert await replicas.errors(leader_and_isr("orders", {0: led_by(1)})) == {0: NONE}
     assert replicas.logs.topic_id(TopicPartition("orders", 0)) == topic_id("orders")
     assert strays(tmp_path) == 1
+
+
+async def test_a_replica_that_a_deleted_topic_left_behind_is_set_aside(replicas: Replicas, tmp_path: Path) -> None:
+    """It was moved away, and the controller that was to tell this broker lost its office before it did."""
+    await replicas.send(leader_and_isr("orders", {0: led_by(1)}))
+    replicas.cache.add_listener(replicas.manager)
+    await replicas.cache.update(update_metadata("orders", {0: led_by(1)}))
+    recreated = leader_and_isr("orders", {0: led_by(1, epoch=9)}, made=1)
+    assert await replicas.errors(recreated) == {0: InconsistentTopicIdError.code}
+    deleted = led_by(1)._replace(leader=LEADER_DURING_DELETE)
+    await replicas.cache.update(update_metadata("orders", {0: deleted}))
+    assert await replicas.errors(recreated) == {0: NONE}
+    assert replicas.registry.require("orders", 0).topic_id == recreated.partitions[0].topic_id
+    assert strays(tmp_path) == 1
+    # What comes late of the first one changes nothing.
+    assert await replicas.errors(leader_and_isr("orders", {0: led_by(1, epoch=3)})) == {
+        0: InconsistentTopicIdError.code
+    }
 
 
 def without_ids(request: LeaderAndIsr) -> LeaderAndIsr:

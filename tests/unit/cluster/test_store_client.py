@@ -89,6 +89,19 @@ def test_listeners_hear_in_order_of_a_loss_and_of_the_next_session() -> None:
     asyncio.run(run())
 
 
+def test_one_listener_may_come_before_those_that_were_there() -> None:
+    async def run() -> None:
+        scene = Scene()
+        await scene.client.start()
+        scene.client.add_listener(Listener("zero", scene.story), first=True)
+        await scene.expire()
+        await scene.story.reaches(6)
+        assert scene.story.told[3:] == ["zero opened", "one opened", "two opened"]
+        await scene.client.close()
+
+    asyncio.run(run())
+
+
 def test_a_session_is_tried_until_it_opens() -> None:
     async def run() -> None:
         scene = Scene()

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import inspect
 from _thread import LockType, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -81,23 +82,34 @@ class SimulatedExecutor(Executor):
 
 
 class _Handle(asyncio.TimerHandle):
-    """What the loop runs; also a timer, because only those know their time."""
+    """What the loop runs; also a timer, because only those know their time.
+
+    Tens of thousands are made in a life: only what the loop reads is set, and none of what asyncio keeps to debug.
+    """
 
     __slots__ = ("arguments", "call", "process", "where")
 
     def __init__(
-        self,
-        when: float,
-        call: Callable[..., object],
-        arguments: tuple[Any, ...],
-        loop: SimulatedLoop,
-        context: contextvars.Context | None,
+        self, when: float, call: Callable[..., object], arguments: tuple[Any, ...], where: contextvars.Context
     ) -> None:
-        self.where = contextvars.copy_context() if context is None else context
-        super().__init__(when, call, arguments, loop, self.where)
-        self.call = call
+        self._when = when
+        self._cancelled = False
+        self.call: Callable[..., object] | None = call
         self.arguments = arguments
-        self.process: Process | None = self.where.get(_PROCESS)
+        self.where = where
+        self.process: Process | None = where.get(_PROCESS)
+
+    def cancel(self) -> None:
+        """It stays in the loop until its time and is skipped then."""
+        self._cancelled = True
+        self.call = None
+        self.arguments = ()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def __repr__(self) -> str:
+        return f"<{'cancelled ' if self._cancelled else ''}callback {self.call} at {self._when:.6f}>"
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -137,7 +149,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = _Handle(self._now, callback, args, self, context)
+        handle = _Handle(self._now, callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
@@ -165,13 +177,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        handle = _Handle(when, callback, args, self, context)
+        handle = _Handle(when, callback, args, contextvars.copy_context() if context is None else context)
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, handle))
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the heap until its time and is skipped then."""
 
     # Tasks and futures
 
@@ -206,6 +215,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return future
 
     def _look_at_locks(self) -> None:
+        """After every callback: mostly nothing has changed."""
+        for lock, future in self._locks:
+            if future.done() or not lock.locked():
+                break
+        else:
+            return
         for lock, future in self._locks:
             if not lock.locked():
                 _resolve(future, None)
@@ -220,11 +235,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         process.end()
         for task in self.tasks_of(process):
             del self._tasks[task]
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                # A coroutine that awaits while it is closed protests; the dead are not heard.
-                with contextlib.suppress(Exception, ProcessEnded):
-                    coroutine.close()
+            _close(task)
 
     def pause(self, process: Process, seconds: float) -> None:
         """As SIGSTOP and SIGCONT do it: nothing of it runs for so long, then all that came meanwhile, in order."""
@@ -274,41 +285,41 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._running = True
         self.thread_id = get_ident()
         try:
-            while not goal.done():
-                self._step()
+            step, is_done = self._step, goal.done
+            while not is_done():
+                step()
         finally:
             self._running = False
             asyncio._set_running_loop(before)
         return goal.result()
 
     def _step(self) -> None:
-        if not self._ready:
-            if not self._timers:
-                waiting = ", ".join(task.get_name() for task in self._tasks) or "nothing"
-                raise SimulationDeadlock(f"at {self._now:.6f} s nothing is left to run; unfinished: {waiting}")
-            when, _, timer = heapq.heappop(self._timers)
-            if timer.cancelled():
+        if self._ready:
+            handle = self._ready.popleft()
+        elif self._timers:
+            when, _, handle = heapq.heappop(self._timers)
+            if handle._cancelled:
                 return
-            self._now = max(self._now, when)
-            self._ready.append(timer)
-        handle = self._ready.popleft()
-        process = handle.process
-        if handle.cancelled() or (process is not None and not process.alive):
+            if when > self._now:
+                self._now = when
+        else:
+            waiting = ", ".join(task.get_name() for task in self._tasks) or "nothing"
+            raise SimulationDeadlock(f"at {self._now:.6f} s nothing is left to run; unfinished: {waiting}")
+        call, process = handle.call, handle.process
+        if call is None or (process is not None and not process.alive):
             return
         if process is not None and process.held is not None:
             process.held.append(handle)
             return
         try:
-            handle.where.run(handle.call, *handle.arguments)
+            handle.where.run(call, *handle.arguments)
         except ProcessEnded:
             assert process is not None, "a fault may end only what runs as a process"
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as problem:
             if process is None or process.alive:
-                self.call_exception_handler(
-                    {"message": "a callback failed", "callback": handle.call, "exception": problem}
-                )
+                self.call_exception_handler({"message": "a callback failed", "callback": call, "exception": problem})
         if process is not None and not process.alive:
             self._bury(process)
         if self._locks:
@@ -346,13 +357,24 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """End every task that is left."""
         self._closed = True
         for task in list(self._tasks):
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                with contextlib.suppress(Exception, ProcessEnded):
-                    coroutine.close()
+            _close(task)
         self._tasks.clear()
         self._ready.clear()
         self._timers.clear()
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    """Its coroutine ends where it stands; one that has not begun yet, with those that it was to await."""
+    coroutine: Any = task.get_coro()
+    if coroutine is None:
+        return
+    waiting = [coroutine]
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        waiting += filter(inspect.iscoroutine, inspect.getcoroutinelocals(coroutine).values())
+    for each in waiting:
+        # A coroutine that awaits while it is closed protests; the dead are not heard.
+        with contextlib.suppress(Exception, ProcessEnded):
+            each.close()
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:
@@ -373,8 +395,8 @@ class SimulatedClock:
         self._loop = loop
         self._epoch_ms = epoch_ms
 
+        # The loop's own: whatever has to do with time asks over and over.
+        self.monotonic = loop.time
+
     def wall_ms(self) -> int:
         return self._epoch_ms + int(self._loop.time() * 1000)
-
-    def monotonic(self) -> float:
-        return self._loop.time()

@@ -40,6 +40,7 @@ _MEMORY_BYTES: Final = 1 << 30
 # Few enough open files that some are closed and opened again.
 _HANDLES: Final = 24
 _DRAIN_S: Final = 5.0
+_HASHED_AT_ONCE: Final = 500
 
 SETTINGS: Final = {
     "broker.id": "1",
@@ -74,6 +75,8 @@ class Trace:
     def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
         self._time = loop_time
         self._hash = hashlib.sha256()
+        # Lines that are not hashed yet: many at once cost less than each by itself.
+        self._unhashed: list[str] = []
         self.count = 0
         self.last: deque[str] = deque(maxlen=kept)
         self.story: deque[str] = deque(maxlen=kept)
@@ -85,14 +88,24 @@ class Trace:
     def detail(self, line: str) -> None:
         process = current_process()
         entry = f"{self._time():.6f} {line}" if process is None else f"{self._time():.6f} {process.name}: {line}"
-        self._hash.update(entry.encode("utf-8", "backslashreplace") + b"\n")
+        self._unhashed.append(entry)
+        if len(self._unhashed) >= _HASHED_AT_ONCE:
+            self._update_hash()
         self.last.append(entry)
         self.count += 1
+
+    def _update_hash(self) -> None:
+        lines = "\n".join(self._unhashed)
+        self._hash.update(lines.encode("utf-8", "backslashreplace"))
+        self._hash.update(b"\n")
+        self._unhashed.clear()
 
     def keep_all(self) -> None:
         self.last = deque(self.last)
 
     def digest(self) -> str:
+        if self._unhashed:
+            self._update_hash()
         return self._hash.hexdigest()
 
 
@@ -182,12 +195,10 @@ class _SkewedClock:
     def __init__(self, clock: Clock, ahead_ms: int) -> None:
         self._clock = clock
         self._ahead_ms = ahead_ms
+        self.monotonic = clock.monotonic
 
     def wall_ms(self) -> int:
         return self._clock.wall_ms() + self._ahead_ms
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
 
 
 class SimulatedBroker:
@@ -209,6 +220,7 @@ class SimulatedBroker:
         self._broker: Broker | None = None
         self._connections: list[SimulatedConnection] = []
         self._waited_for: asyncio.Future[None] | None = None
+        self._down_waiters: list[asyncio.Future[None]] = []
         # From the beginning of a clean stop on; it serves until its leaders are moved.
         self.is_stopping = False
         # Whether connections are accepted.
@@ -223,6 +235,12 @@ class SimulatedBroker:
     @property
     def is_down(self) -> bool:
         return self._process is None
+
+    async def wait_until_down(self) -> None:
+        if self._process is not None:
+            waiter: asyncio.Future[None] = self._simulation.loop.create_future()
+            self._down_waiters.append(waiter)
+            await waiter
 
     @property
     def is_paused(self) -> bool:
@@ -351,6 +369,10 @@ class SimulatedBroker:
         if self._waited_for is not None and not self._waited_for.done():
             self._waited_for.set_exception(BrokerEnded(process.name))
         self._waited_for = None
+        waiters, self._down_waiters = self._down_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _fatal(self, problem: Exception) -> None:
         """The broker gives up: a real one stops; here it ends at once."""

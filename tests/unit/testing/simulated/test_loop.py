@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Coroutine
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -133,3 +136,30 @@ def test_failures_that_nobody_waits_for_are_kept(loop: SimulatedLoop) -> None:
     loop.run_until_complete(work())
     (problem,) = loop.problems
     assert str(problem["exception"]) == "lost"
+
+
+def test_a_process_may_end_before_a_task_of_it_began_to_await_another_coroutine(loop: SimulatedLoop) -> None:
+    """Without a warning, and so a failure, that the other one was never awaited."""
+    process = Process("short")
+
+    async def answer() -> None:
+        raise AssertionError("nothing of an ended process runs")
+
+    async def answer_later(work: Coroutine[Any, Any, None]) -> None:
+        await work
+
+    async def work() -> None:
+        loop.create_task(answer_later(answer()), context=process.context.copy())
+        loop.end(process)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(work())
+    gc.collect()
+
+
+def test_a_cancelled_callback_says_so(loop: SimulatedLoop) -> None:
+    timer = loop.call_later(2, print)
+    assert (timer.when(), timer.cancelled()) == (2.0, False)
+    timer.cancel()
+    assert timer.cancelled()
+    assert "cancelled" in repr(timer)

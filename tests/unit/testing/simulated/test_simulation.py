@@ -69,3 +69,29 @@ def test_what_was_not_synced_may_be_lost_and_what_was_answered_is_not() -> None:
             await simulation.broker.stop()
 
         simulation.run(run())
+
+
+def test_who_waits_for_a_broker_to_be_down_learns_of_it_at_once() -> None:
+    with Simulation(4) as simulation:
+
+        async def run() -> None:
+            await simulation.broker.wait_until_down()
+            await simulation.broker.start()
+            down = asyncio.ensure_future(simulation.broker.wait_until_down())
+            await asyncio.sleep(1.0)
+            assert not down.done()
+            simulation.broker.kill()
+            killed = simulation.loop.time()
+            await down
+            assert simulation.loop.time() == killed
+
+        simulation.run(run())
+
+
+def test_the_digest_does_not_depend_on_when_it_is_asked_for() -> None:
+    one, two = Trace(lambda: 0.0), Trace(lambda: 0.0)
+    for line in map(str, range(1200)):
+        one.detail(line)
+        two.detail(line)
+        two.digest()
+    assert one.digest() == two.digest()

@@ -27,6 +27,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsHandler:
     def __init__(self, routes: dict[int, Route], finalises: Callable[[], bool] = lambda: True) -> None:
         self._routes = routes
+        # Of all routes, in their order, from the first request on: every client asks for them, and none is added then.
+        self._ranges: list[ApiVersion] = []
         # Not while brokers of another kind are in the cluster.
         self._finalises = finalises
 
@@ -37,7 +39,9 @@ class ApiVersionsHandler:
                 raise InvalidRequestError("client software name and version must be plain words")
             exchange.channel.client_software = name
             exchange.channel.client_software_version = version
-        response = ApiVersionsResponse(api_keys=[_range(route) for _, route in sorted(self._routes.items())])
+        if not self._ranges:
+            self._ranges = [_range(route) for _, route in sorted(self._routes.items())]
+        response = ApiVersionsResponse(api_keys=self._ranges)
         add_features(response, exchange.version, finalised=self._finalises())
         return response
 
