@@ -138,6 +138,7 @@ def test_settings_that_are_wrong(tmp_path: Path, cli_of: Callable[[None], Any]) 
         ("principal.builder.class=a.B\nquota.producer.default=5\n", {"KAFKA_ZOOKEEPER_CONNECT": "z:2181"}),
         ("listeners=SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SSL\nssl.keystore.key=x\n", {}),
         ("listeners=SASL_PLAINTEXT://127.0.0.1:0\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n", {}),
+        ("listeners=PLAINTEXT://127.0.0.1:0\ncreate.topic.policy.class.name=no_such_module:policy\n", {}),
     ],
 )
 def test_what_a_broker_does_not_start_with(

@@ -6,7 +6,7 @@ assignment into the store, from which the controller goes on; until its word com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from braidlog.broker.metadata_cache import MetadataCache
@@ -22,11 +22,19 @@ from braidlog.core.protocol_errors import (
 )
 
 if TYPE_CHECKING:
+    from braidlog.broker.policies import CreateTopicPolicy
     from braidlog.controller.direct_writes import DirectWrites
 
 
 class AutoTopicCreation:
-    def __init__(self, controller: Controller, direct_writes: Callable[[], DirectWrites], cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        direct_writes: Callable[[], DirectWrites],
+        cache: MetadataCache,
+        policy: CreateTopicPolicy | None = None,
+    ) -> None:
+        self._policy = policy
         self._controller = controller
         self._direct_writes = direct_writes
         self._cache = cache
@@ -48,7 +56,7 @@ class AutoTopicCreation:
     async def _create(self, wanted: Sequence[NewTopic]) -> list[NewTopicResult]:
         if self._controller.active:
             try:
-                return await self._controller.create_topics(wanted)
+                return await self._by_policy(self._controller.create_topics, wanted)
             except NotControllerError:
                 pass  # not any more
         if not self._cache.image.brokers:
@@ -56,9 +64,16 @@ class AutoTopicCreation:
             unheard = LeaderNotAvailableError("this broker has not heard of the cluster yet; try again")
             return [NewTopicResult(each.name, unheard) for each in wanted]
         try:
-            return await self._direct_writes().create_topics(wanted)
+            return await self._by_policy(self._direct_writes().create_topics, wanted)
         except StoreFailedError as problem:
             raise KafkaStorageError(str(problem)) from problem
         except (StoreError, StoreConnectionError, SessionExpiredError) as problem:
             error = LeaderNotAvailableError(f"the topic cannot be created now; try again: {problem}")
             return [NewTopicResult(each.name, error) for each in wanted]
+
+    async def _by_policy(
+        self, create: Callable[[Sequence[NewTopic], bool], Awaitable[list[NewTopicResult]]], wanted: Sequence[NewTopic]
+    ) -> list[NewTopicResult]:
+        if self._policy is None:
+            return await create(wanted, False)
+        return await self._policy.create_topics(create, wanted)

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from braidlog.broker.authorization.acl_store import AclStore
     from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
     from braidlog.broker.interbroker.zk_alter_partition import ZkAlterPartition
+    from braidlog.broker.policies import AlterConfigPolicy, CreateTopicPolicy
     from braidlog.controller.direct_writes import DirectWrites
 
 log = logging.getLogger("braidlog.broker")
@@ -126,6 +127,9 @@ class Broker:
         self.acls: AclStore | None = None
         # None on a broker without a secret for them.
         self.delegation_tokens: DelegationTokenManager | None = None
+        # None where the settings name none.
+        self.create_topic_policy: CreateTopicPolicy | None = None
+        self.alter_config_policy: AlterConfigPolicy | None = None
         # None on a broker that is alone.
         self.replica_fetcher_manager: ReplicaFetcherManager | None = None
         self._on_progress = on_progress
@@ -142,6 +146,7 @@ class Broker:
         self._inter_broker_protocol = protocol
         loop = asyncio.get_running_loop()
         settings = self.settings.current
+        self._load_policies(settings)
         self.round = Round(loop)
         self.fair_queue = FairQueue(loop)
         self.time_slicer = self.dispatch.time_slicer = TimeSlicer(self.fair_queue, self.environment.clock)
@@ -169,6 +174,12 @@ class Broker:
         self._add_handlers(settings)
         self.jobs = JobRunner(self.environment.executors, self.tasks, self._directory_fault, self._fatal)
         self.housekeeping = BackgroundJobs(self.logs, self.moves, self.cleaner)
+
+    def _load_policies(self, settings: BrokerSettings) -> None:
+        if settings.is_set("create.topic.policy.class.name") or settings.is_set("alter.config.policy.class.name"):
+            from braidlog.broker.policies import load_policies
+
+            self.create_topic_policy, self.alter_config_policy = load_policies(settings, self.environment.executors.of)
 
     async def _prepare_on_store(self, settings: BrokerSettings, inter_broker: str) -> None:
         self.cluster_id, self.broker_id = await self.coordination.identity(settings, self.logs)
@@ -207,7 +218,9 @@ class Broker:
         self.controller = self._make_controller()
         self.members = ClusterMembers(self.broker_id, self.session, self.tasks)
         self.metadata_cache.add_listener(self.members)
-        self.topic_creation = AutoTopicCreation(self.controller, lambda: self.direct_writes, self.metadata_cache)
+        self.topic_creation = AutoTopicCreation(
+            self.controller, lambda: self.direct_writes, self.metadata_cache, self.create_topic_policy
+        )
         self.inter_broker = inter_broker
         if self.coordination.is_cluster:
             self._connect_to_others()

@@ -116,12 +116,22 @@ def _pool_size(value: Value) -> str | None:
     return None if good else "expected 1 or more, or -1 for the general pool's size"
 
 
+def _python_callable(value: Value) -> str | None:
+    if not value or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", str(value)):
+        return None
+    return (
+        "Java classes cannot be loaded: write it in Python, and name it as package.module:object, where the object is "
+        "a function, or a class that is made without arguments and called"
+    )
+
+
 NON_EMPTY: Final = Rule("not empty", _not_empty)
 NOT_NULL: Final = Rule("not null", _not_null)
 GZIP_LEVEL: Final = Rule("1 to 9, or -1", _gzip_level)
 POOL_SIZE: Final = Rule("1 or more, or -1", _pool_size)
 VOTERS: Final = matching("id@host:port entries", r"[0-9]+@.+:[0-9]+")
 ADDRESS_OR_EMPTY: Final = Rule("host:port, or nothing", _address)
+PYTHON_CALLABLE: Final = Rule("package.module:object", _python_callable)
 ADDRESSES: Final = matching("host:port entries", r".+:[0-9]+")
 THROTTLED_REPLICAS: Final = Rule("* or partition:broker pairs, comma separated", _throttled)
 COMPRESSION: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

@@ -113,8 +113,10 @@ class DirectWrites:
             return results
         raise RequestTimedOutError("the same users were changed again and again by others; try again")
 
-    async def create_topics(self, requests: Sequence[NewTopic]) -> list[NewTopicResult]:
+    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[NewTopicResult]:
         """Write the assignments of new topics. Their leaders are elected by the controller, a little later."""
+        if validate_only:
+            return topics.create_topics(self._context(self._image()), requests, True)[1]
         store = self._store()
         for _ in range(_ATTEMPTS):
             plan, results = topics.assign_topics(self._context(self._image()), requests)

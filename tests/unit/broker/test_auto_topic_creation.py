@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.policies import CreateTopicPolicy
 from braidlog.cluster.store import SessionExpiredError, StoreFailedError
 from braidlog.controller.requests import NewTopic, NewTopicResult
 from braidlog.core.protocol_errors import (
@@ -14,25 +16,29 @@ from braidlog.core.protocol_errors import (
     KafkaStorageError,
     LeaderNotAvailableError,
     NotControllerError,
+    PolicyViolationError,
     TopicAlreadyExistsError,
 )
+from support import example_policies
 from support.control_requests import led_by, update_metadata
 
 
 class Cluster:
     """Both ways to make topics: by the controller the cache has them at once, by the store in a while."""
 
-    def __init__(self, *, active: bool) -> None:
+    def __init__(self, *, active: bool, policy: CreateTopicPolicy | None = None) -> None:
         self.active = active
         self.cache = MetadataCache("cluster", ControlEpochs(lambda: 1))
-        self.creation = AutoTopicCreation(self, lambda: Store(self), self.cache)  # type: ignore[arg-type]
+        self.creation = AutoTopicCreation(self, lambda: Store(self), self.cache, policy)  # type: ignore[arg-type]
         self.asked: list[str] = []
         self.refuses: Exception | None = None
 
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[NewTopicResult]:
+    async def create_topics(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
         self.asked.append("controller")
         if not self.active:
             raise NotControllerError
+        if validate_only:
+            return [NewTopicResult(each.name) for each in wanted]
         for each in wanted:
             await self.cache.update(update_metadata(each.name, {0: led_by(1)}))
         return [NewTopicResult(each.name) for each in wanted]
@@ -43,7 +49,7 @@ class Store:
         self._cluster = cluster
         self.results: dict[str, NewTopicResult] = {}
 
-    async def create_topics(self, wanted: Sequence[NewTopic]) -> list[NewTopicResult]:
+    async def create_topics(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
         self._cluster.asked.append("store")
         if self._cluster.refuses is not None:
             raise self._cluster.refuses
@@ -59,9 +65,9 @@ async def test_the_controller_here_creates_topics_at_once() -> None:
     assert cluster.asked == ["controller"]
 
 
-async def off_the_controller() -> Cluster:
+async def off_the_controller(policy: CreateTopicPolicy | None = None) -> Cluster:
     """A broker that knows the others."""
-    cluster = Cluster(active=False)
+    cluster = Cluster(active=False, policy=policy)
     await cluster.cache.update(update_metadata())
     return cluster
 
@@ -90,7 +96,7 @@ async def test_a_controller_that_has_just_resigned_leaves_it_to_the_store() -> N
     cluster = await off_the_controller()
     cluster.active = True
 
-    async def resigned(wanted: Sequence[NewTopic]) -> list[NewTopicResult]:
+    async def resigned(wanted: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
         cluster.asked.append("controller")
         raise NotControllerError
 
@@ -107,3 +113,14 @@ async def test_without_a_store_the_client_tries_again() -> None:
     cluster.refuses = StoreFailedError("no space left on device")
     with pytest.raises(KafkaStorageError):
         await cluster.creation.create([NewTopic("orders")])
+
+
+@pytest.mark.parametrize("active", [True, False])
+async def test_the_policy_decides_about_topics_of_first_use_too(active: bool) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        policy = CreateTopicPolicy("example", example_policies.create, threads)
+        cluster = Cluster(active=True, policy=policy) if active else await off_the_controller(policy)
+        problems = await cluster.creation.create([NewTopic("orders"), NewTopic("refused")])
+    assert isinstance(problems["refused"], PolicyViolationError)
+    assert "orders" not in problems or isinstance(problems["orders"], LeaderNotAvailableError)
+    assert (cluster.cache.image.topic("orders") is not None) == active

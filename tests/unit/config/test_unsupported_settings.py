@@ -21,8 +21,6 @@ from braidlog.core.protocol_errors import InvalidConfigError
 KRAFT = {"node.id": "1", "controller.listener.names": "CONTROLLER", "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
 
 REFUSED = [
-    {"create.topic.policy.class.name": "com.example.Policy"},
-    {"alter.config.policy.class.name": "com.example.Policy"},
     {"client.quota.callback.class": "com.example.Quotas"},
     {"principal.builder.class": "com.example.Names"},
     {"password.encoder.secret": "hush"},
@@ -48,6 +46,7 @@ HARMLESS = [
     {"allow.everyone.if.no.acl.found": "false"},
     {"authorizer.zookeeper.url": "z:2181", "zookeeper.connect": "z:2181"},
     {"create.topic.policy.class.name": ""},
+    {"create.topic.policy.class.name": "example.policies:create", "alter.config.policy.class.name": "a:b.c"},
     {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
     {"ssl.client.auth": "required"},
     {"listener.name.plaintext.ssl.client.auth": "required"},

@@ -22,3 +22,15 @@ def test_old_config_notices_are_purged() -> None:
             assert await broker.session.children(paths.CONFIG_CHANGES) == ["config_change_0000000002"]
 
     asyncio.run(run())
+
+
+def test_a_check_of_new_topics_writes_nothing() -> None:
+    async def run() -> None:
+        async with one_broker() as broker:
+            good, bad = await broker.writes.create_topics([NewTopic("t"), NewTopic("a b")], validate_only=True)
+            assert good.error is None
+            assert good.partitions == 1
+            assert bad.error is not None
+            assert await broker.session.children(paths.TOPICS) == []
+
+    asyncio.run(run())

@@ -161,7 +161,7 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import CreateTopicsHandler
 
-    return CreateTopicsHandler(broker.controller, broker.settings, broker.authorizer)
+    return CreateTopicsHandler(broker.controller, broker.settings, broker.authorizer, broker.create_topic_policy)
 
 
 def _delete_topics(broker: Broker) -> ReturningHandler[DeleteTopicsRequest]:
@@ -223,14 +223,16 @@ def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest
 def _alter_configs(broker: Broker) -> ReturningHandler[AlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import AlterConfigsHandler
 
-    return AlterConfigsHandler(broker.direct_writes, broker.config_changes, broker.authorizer)
+    return AlterConfigsHandler(
+        broker.direct_writes, broker.config_changes, broker.authorizer, broker.alter_config_policy
+    )
 
 
 def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAlterConfigsRequest]:
     from braidlog.broker.handlers.cluster.alter_configs import IncrementalAlterConfigsHandler
 
     return IncrementalAlterConfigsHandler(
-        broker.direct_writes, broker.config_changes, broker.broker_id, broker.authorizer
+        broker.direct_writes, broker.config_changes, broker.broker_id, broker.authorizer, broker.alter_config_policy
     )
 
 

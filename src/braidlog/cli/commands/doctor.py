@@ -111,6 +111,7 @@ def _check_local(options: argparse.Namespace, cluster_id: str | None) -> list[Fi
         return [problem("settings", str(reason), "correct it; docs/SETTINGS.md lists every setting")]
     findings += (warning("settings", text, "remove or correct it") for text in warnings)
     findings += _check_security(settings)
+    findings += _check_policies(settings)
     if not findings:
         findings.append(ok("settings", "all are known and allowed"))
     directories: list[DataDirectory] = []
@@ -144,6 +145,17 @@ def _check_security(settings: BrokerSettings) -> list[Finding]:
         message, _, advice = str(reason).partition("; ")
         return [problem("settings", message, advice or "correct it; docs/SETTINGS.md lists every setting")]
     return findings
+
+
+def _check_policies(settings: BrokerSettings) -> list[Finding]:
+    from braidlog.broker.policies import check_policies
+
+    try:
+        check_policies(settings)
+    except UserError as reason:
+        message, _, advice = str(reason).partition("; ")
+        return [problem("settings", message, advice or "correct it; docs/OPERATIONS.md, Policies, has an example")]
+    return []
 
 
 def _check_identity(settings: BrokerSettings, directories: Sequence[DataDirectory], cluster_id: str | None) -> Finding:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.config.log_settings import MAX_LONG
-from braidlog.config.rules import CLEANUP, COMPRESSION, GZIP_LEVEL, RELEASE, TIMESTAMP_TYPE, at_least, between
+from braidlog.config.rules import (
+    CLEANUP,
+    COMPRESSION,
+    GZIP_LEVEL,
+    PYTHON_CALLABLE,
+    RELEASE,
+    TIMESTAMP_TYPE,
+    at_least,
+    between,
+)
 from braidlog.config.setting import (
     BOOLEAN,
     CLASS,
@@ -22,7 +31,6 @@ from braidlog.config.setting import (
 )
 
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
-POLICY: Final = "Java classes cannot be loaded"
 ONE_PROCESS: Final = "the controller is in the broker's own process and needs no message to learn of it"
 TIERED: Final = "there is no tiered storage"
 
@@ -159,13 +167,11 @@ SETTINGS: Final = (
     Setting("log.message.downconversion.enable", BOOLEAN, True, LOW, mode=CLUSTER_WIDE,
         doc="Whether old consumers are served by converting batches, where a topic does not say.",
     ),
-    Setting("create.topic.policy.class.name", CLASS, None, LOW, no_effect=POLICY,
-        protects="every topic is created that a client asks for",
-        doc="Class that may refuse the creation of a topic.",
+    Setting("create.topic.policy.class.name", CLASS, None, LOW, rule=PYTHON_CALLABLE,
+        doc="A Python callable that may refuse the creation of a topic; docs/OPERATIONS.md, Policies, has an example.",
     ),
-    Setting("alter.config.policy.class.name", CLASS, None, LOW, no_effect=POLICY,
-        protects="every change of settings is made that a client asks for",
-        doc="Class that may refuse a change of settings.",
+    Setting("alter.config.policy.class.name", CLASS, None, LOW, rule=PYTHON_CALLABLE,
+        doc="A Python callable that may refuse a change of configs; docs/OPERATIONS.md, Policies, has an example.",
     ),
     Setting("log.cleaner.enable", BOOLEAN, True, MEDIUM,
         doc="Whether compaction runs at all; without it compacted topics grow without bound.",

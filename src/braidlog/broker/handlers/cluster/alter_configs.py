@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.config_changes import ConfigChangeListener
@@ -30,14 +32,22 @@ from braidlog.wire.generated.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+if TYPE_CHECKING:
+    from braidlog.broker.policies import AlterConfigPolicy
+
 
 class AlterConfigsHandler:
     def __init__(
-        self, direct_writes: DirectWrites, config_changes: ConfigChangeListener, authorizer: Authorizer
+        self,
+        direct_writes: DirectWrites,
+        config_changes: ConfigChangeListener,
+        authorizer: Authorizer,
+        policy: AlterConfigPolicy | None = None,
     ) -> None:
-        self._direct_writes = direct_writes
         self._config_changes = config_changes
         self._authorizer = authorizer
+        alter = direct_writes.alter_configs
+        self._alter = alter if policy is None else partial(policy.alter_configs, alter)
 
     async def handle(self, request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
         time_slice = TimeSlice()
@@ -55,8 +65,7 @@ class AlterConfigsHandler:
         response = AlterConfigsResponse(responses=[])
         results: list[ConfigResult] = []
         if wanted:
-            writing = self._direct_writes.alter_configs(wanted, request.validate_only)
-            results = await _written(writing, self._config_changes)
+            results = await _written(self._alter(wanted, request.validate_only), self._config_changes)
         others = iter(results)
         for place in range(len(request.resources)):
             result = refused[place] if place in refused else next(others)
@@ -83,11 +92,13 @@ class IncrementalAlterConfigsHandler:
         config_changes: ConfigChangeListener,
         broker_id: int,
         authorizer: Authorizer,
+        policy: AlterConfigPolicy | None = None,
     ) -> None:
-        self._direct_writes = direct_writes
         self._config_changes = config_changes
         self._authorizer = authorizer
         self._broker_id = broker_id
+        alter = direct_writes.incremental_alter_configs
+        self._alter = alter if policy is None else partial(policy.alter_configs, alter)
 
     async def handle(
         self, request: IncrementalAlterConfigsRequest, exchange: Exchange
@@ -107,8 +118,7 @@ class IncrementalAlterConfigsHandler:
         kept = [each for each in wanted if each.resource.type != ResourceType.BROKER_LOGGER]
         results: list[ConfigResult] = []
         if kept:
-            writing = self._direct_writes.incremental_alter_configs(kept, request.validate_only)
-            results = await _written(writing, self._config_changes)
+            results = await _written(self._alter(kept, request.validate_only), self._config_changes)
         others = iter(results)
         times = Counter(each.resource for each in wanted)
         response = IncrementalAlterConfigsResponse(responses=[])

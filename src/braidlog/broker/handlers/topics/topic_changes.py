@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
@@ -38,6 +39,9 @@ from braidlog.wire.generated.create_topics import (
 )
 from braidlog.wire.generated.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
+if TYPE_CHECKING:
+    from braidlog.broker.policies import CreateTopicPolicy
+
 
 class CreateTopicsHandler:
     """CreateTopics (api 19): create topics, or (v1+, validate_only) say what creating them would answer.
@@ -46,10 +50,17 @@ class CreateTopicsHandler:
     v7   topic ids
     """
 
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        settings: DynamicBrokerSettings,
+        authorizer: Authorizer,
+        policy: CreateTopicPolicy | None = None,
+    ) -> None:
         self._controller = controller
         self._settings = settings
         self._authorizer = authorizer
+        self._policy = policy
 
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in request.topics)
@@ -69,7 +80,7 @@ class CreateTopicsHandler:
                 else:
                     refused.append(_failed(topic.name, TopicAuthorizationFailedError("Authorization failed.")))
             await time_slice.yield_if_over()
-        results = await self._controller.create_topics(wanted, request.validate_only)
+        results = await self._create(wanted, request.validate_only)
         describe = _ConfigDescriber(self._settings.current)
         answers: list[CreatableTopicResult] = []
         for result in results:
@@ -90,6 +101,11 @@ class CreateTopicsHandler:
         if self._authorizer.authorize(exchange, AclOperation.CREATE, *CLUSTER_RESOURCE, log_if_denied=False):
             return frozenset(names)
         return self._authorizer.allowed(exchange, AclOperation.CREATE, AclResourceType.TOPIC, names)
+
+    async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
+        if self._policy is None:
+            return await self._controller.create_topics(wanted, validate_only)
+        return await self._policy.create_topics(self._controller.create_topics, wanted, validate_only)
 
     @staticmethod
     def error_response(request: CreateTopicsRequest, version: int, error: ProtocolError) -> CreateTopicsResponse:
