@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from json import scanner
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,9 @@ from braidlog.core.types import Endpoint, TopicPartition
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 _LOG_DIR_FAILURE: Final = 1
+# Of a 32-bit number; Python refuses to convert thousands of them.
+_MOST_DIGITS: Final = 10
+_SURROGATE: Final = r"\\u[dD][89a-fA-F]"
 
 _scan = scanner.make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
 
@@ -94,11 +98,23 @@ def read_json(path: str, data: bytes) -> dict[str, Any]:
         content, end = _scan(source, 0)
     except (ValueError, StopIteration) as problem:
         raise BadRecordError(path, f"not JSON ({problem})") from None
+    except RecursionError:
+        raise BadRecordError(path, "not JSON (too many brackets within each other)") from None
     if end != len(source):
         raise BadRecordError(path, "not JSON (something follows the object)")
     if type(content) is not dict:
         raise BadRecordError(path, "not a JSON object")
+    if "\\u" in source and re.search(_SURROGATE, source) is not None:
+        _require_text(path, content)
     return content
+
+
+def _require_text(path: str, content: dict[str, Any]) -> None:
+    """Half of a surrogate pair, which only an escape can name, could not be sent or written."""
+    try:
+        write_json(content)
+    except UnicodeEncodeError:
+        raise BadRecordError(path, "not text (half of a surrogate pair)") from None
 
 
 def encode_broker(record: BrokerRecord) -> bytes:
@@ -142,7 +158,7 @@ def decode_broker(path: str, data: bytes) -> BrokerRecord:
         features[name] = (number(path, bounds, "min_version"), number(path, bounds, "max_version"))
     try:
         timestamp_ms = int(content.get("timestamp", -1))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRecordError(path, "timestamp is not a number") from None
     rack = content.get("rack")
     jmx_port = content.get("jmx_port", -1)
@@ -203,7 +219,7 @@ def decode_partition_state(path: str, data: bytes) -> PartitionStateRecord:
     if type(leader) is not int or type(epoch) is not int or type(controller_epoch) is not int:
         raise BadRecordError(path, "leader, leader_epoch and controller_epoch must be numbers")
     recovery = content.get("leader_recovery_state", 0)
-    if recovery not in (0, 1):
+    if type(recovery) is not int or recovery not in (0, 1):
         raise BadRecordError(path, f"leader_recovery_state {recovery!r} is neither 0 nor 1")
     return PartitionStateRecord(leader, epoch, _broker_ids(path, isr, "isr"), controller_epoch, recovery)
 
@@ -250,7 +266,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    if not data.isdigit():
+    if not data.isdigit() or len(data) > _MOST_DIGITS:
         raise BadRecordError(path, "not a number")
     return int(data)
 
@@ -375,7 +391,7 @@ def _broker_ids(path: str, value: Any, key: str) -> tuple[int, ...]:
 
 def _replica_map(path: str, content: Mapping[str, Any], key: str) -> dict[int, tuple[int, ...]]:
     value = content.get(key)
-    if not isinstance(value, dict) or not all(index.isdecimal() for index in value):
+    if not isinstance(value, dict) or not all(index.isdecimal() and len(index) <= _MOST_DIGITS for index in value):
         raise BadRecordError(path, f"{key} must map partitions to replicas")
     return {int(index): _broker_ids(path, replicas, f"{key}[{index}]") for index, replicas in value.items()}
 
@@ -383,6 +399,7 @@ def _replica_map(path: str, content: Mapping[str, Any], key: str) -> dict[int, t
 def _endpoint(path: str, value: Any) -> Endpoint:
     listener, found, address = str(value).partition("://")
     host, colon, port = address.rpartition(":")
-    if not found or not colon or not port.lstrip("-").isdecimal():
+    digits = port.removeprefix("-")
+    if not found or not colon or not digits.isdecimal() or len(digits) > _MOST_DIGITS:
         raise BadRecordError(path, f"{value!r} is not an endpoint such as PLAINTEXT://host:9092")
     return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port))

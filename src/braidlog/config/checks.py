@@ -75,7 +75,9 @@ def connection_overrides(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = pair.rpartition(":")
-        if not colon or not host or not count.strip().isdigit():
+        count = count.strip()
+        # An int has no more digits; Python refuses to convert thousands of them.
+        if not colon or not host or not count.isdecimal() or len(count) > 10:
             raise InvalidConfigError(f"max.connections.per.ip.overrides: {pair!r} is not of the form host:connections")
         counts[host.strip()] = int(count)
     return counts

@@ -32,7 +32,7 @@ PER_LISTENER: Final = frozenset((
 ))  # fmt: skip
 # What decides where a broker listens, and may change while it runs (KIP-226).
 LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
-_ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]+)"
+_ENDPOINT: Final = r"(.*)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._:]*):(-?[0-9]{1,10})"
 EVERY_INTERFACE: Final = ("0.0.0.0", "::", "[::]")
 
 

@@ -58,7 +58,7 @@ def _refusal_text(challenge: bytes) -> str:
     """Status and scope of the error, as a person reads it."""
     try:
         error = json.loads(challenge)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise SaslProtocolError("the server's answer to the token is neither empty nor an error in JSON") from problem
     if not isinstance(error, dict):
         raise SaslProtocolError("the server's answer to the token is not a JSON object")

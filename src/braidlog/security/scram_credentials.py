@@ -59,7 +59,7 @@ def decode_credential(text: str) -> StoredCredential:
     for part in text.split(","):
         name, _, value = part.partition("=")
         values[name] = value
-    if set(values) != set(_FIELDS) or not values["iterations"].isdecimal():
+    if set(values) != set(_FIELDS) or not values["iterations"].isdecimal() or len(values["iterations"]) > 10:
         raise BadCredentialError(f"a SCRAM credential is made of {', '.join(_FIELDS)}")
     try:
         salt, stored, server = (b64decode(values[name], validate=True) for name in _FIELDS[:3])

@@ -133,7 +133,7 @@ class UnsecuredTokenValidator:
         self._scope_claim = options.get(_SCOPE, "scope")
         self._required = options.get(_REQUIRED_SCOPE, "").split()
         skew = options.get(_CLOCK_SKEW_MS, "0")
-        if not skew.isascii() or not skew.isdigit():
+        if not skew.isascii() or not skew.isdigit() or len(skew) > 18:
             raise UserError(f"sasl.jaas.config: {_CLOCK_SKEW_MS} is not a number of milliseconds, 0 or more")
         self._skew_ms = int(skew)
 
@@ -214,6 +214,11 @@ def _name(claims: Mapping[str, Any], claim: str) -> str:
     value = claims.get(claim)
     if not isinstance(value, str) or not value.strip():
         raise TokenRefusedError(f"it names no user (the claim {claim})")
+    try:
+        # JSON can name half of a surrogate pair, which could not be sent or written.
+        value.encode()
+    except UnicodeEncodeError:
+        raise TokenRefusedError(f"its user is not text (the claim {claim})") from None
     return value
 
 

@@ -88,7 +88,7 @@ def _host_and_port(text: str, server: str) -> tuple[str, int]:
     if not colon or (server.startswith("[") and server.endswith("]")):
         host, port = server, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
         raise UserError(f"zookeeper.connect={text}: {server!r} is not a server such as host:{DEFAULT_PORT}")
     return host, int(port)
 
