@@ -12,8 +12,8 @@ from braidlog.client.admin.topics import NewTopic
 from support.broker import BRAIDLOG
 from support.eventually import eventually
 from support.guarded_broker import PASSWORD, USER, GuardedBroker, start_guarded
-from support.hostile import seed_of_the_day
-from support.hostile_logins import HostileLogins, LoginSender
+from support.hostile import TOPICS, HostileFrames, Sender, seed_of_the_day, served
+from support.hostile_logins import HostileLogins, LoginSender, plain_login
 from support.numbered import NumberedWriter
 from support.soak import scaled
 
@@ -95,3 +95,40 @@ def test_many_more_disturb_nobody(tmp_path: Path) -> None:
         seed = seed_of_the_day()
         (tmp_path / str(part)).mkdir()
         print(f"seed {seed}:", besiege(tmp_path / str(part), 20_000, seed))
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("bursts", [400, pytest.param(5_000, marks=pytest.mark.long)])
+def test_hostile_frames_after_a_login_disturb_nobody(tmp_path: Path, bursts: int) -> None:
+    """A user that was let in is still a stranger's program: frames of every api, changed, right after the login."""
+    with start_guarded(BRAIDLOG, tmp_path) as broker:
+        with braidlog.Admin(bootstrap_servers=broker.at("PLAINTEXT")) as admin:
+            counts = {**PARTITIONS, **dict.fromkeys(TOPICS, 1)}
+            admin.create_topics([NewTopic(topic, count) for topic, count in counts.items()]).raise_for_errors()
+        login = honest_login(broker)
+        frames = HostileFrames(2, served(broker.ports["PLAINTEXT"]))
+        sender = Sender(broker.ports["SASL"], frames, greeting=plain_login(USER, PASSWORD))
+        writer = NumberedWriter(broker.at("PLAINTEXT"), PARTITIONS)
+        with writer.running():
+            sender.run(50)
+            before = broker.process.rss_bytes()
+            while sender.connections < bursts:
+                acknowledged = writer.acknowledged
+                sender.run(min(200, bursts - sender.connections))
+                with braidlog.Admin({**login, "bootstrap.servers": broker.at("SASLTLS")}) as admin:
+                    assert admin.describe_cluster().cluster_id
+                eventually(lambda a=acknowledged: writer.polled() and writer.acknowledged > a, 60)  # type: ignore[misc]
+        writer.flush()
+        writer.check(broker.at("PLAINTEXT"))
+        # Some bursts end with an answer to the honest question at their end: these were logged in.
+        assert sender.probed > 0
+        assert sender.closed_by_broker > 0
+        peak = peak_rss(broker)
+        assert peak - before < MOST_GROWTH, f"grew from {before // MB} to {peak // MB} MB"
+        bugs = [line for line in broker.process.lines if A_BUG in line or line.startswith("Traceback")]
+        assert not bugs, broker.process.log(200)
+        print(
+            f"{sum(sender.sent.values())} frames over {sender.connections} connections: {sender.probed} answered to "
+            f"the end, {sender.closed_by_broker} closed by the broker, {sender.given_up} given up; "
+            f"memory {before // MB} MB before, {peak // MB} MB at most"
+        )

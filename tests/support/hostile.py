@@ -271,8 +271,17 @@ class _Line:
 class Sender:
     """Sends bursts over short-lived connections, many at a time."""
 
-    def __init__(self, port: int, hostility: HostileFrames, lines: int = 12, patience_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        port: int,
+        hostility: HostileFrames,
+        lines: int = 12,
+        patience_s: float = 0.5,
+        greeting: bytes = b"",
+    ) -> None:
+        """`greeting` goes before each burst: a login."""
         self._port = port
+        self._greeting = greeting
         self._hostility = hostility
         self._most_lines = lines
         self._patience_s = patience_s
@@ -308,7 +317,7 @@ class Sender:
         line.connect(("127.0.0.1", self._port))
         self.connections += 1
         with suppress(ConnectionResetError, BrokenPipeError):
-            line.sendall(b"".join(frame for _, frame in frames) + probe())
+            line.sendall(self._greeting + b"".join(frame for _, frame in frames) + probe())
         line.setblocking(False)
         self._selector.register(line, selectors.EVENT_READ, _Line(line, now + self._patience_s))
 

@@ -36,6 +36,13 @@ def client_hello(newest: ssl.TLSVersion) -> bytes:
     return sent.read()
 
 
+def plain_login(user: str, password: str) -> bytes:
+    """A sound login, whose answers need not be waited for."""
+    return frame("SaslHandshake", 1, SaslHandshakeRequest(mechanism="PLAIN")) + frame(
+        "SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+    )
+
+
 class HostileLogins:
     """Draws what to send, from a seed; what stays open afterwards is marked by its kind's name: `half_…`."""
 
