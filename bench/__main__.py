@@ -22,6 +22,7 @@ from bench.scenarios import (
     coordinators,
     fairness,
     groups,
+    idle_connections,
     latency,
     lifetime,
     perftest,
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "scale": scale.measure,
     "groups": groups.measure,
     "security": security.measure,
+    "idle_connections": idle_connections.measure,
     "fairness": fairness.measure,
     "cluster": cluster.measure,
     "coordinators": coordinators.measure,
@@ -56,11 +58,11 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
 }
-ALL = (*list(SCENARIOS)[:10], *THROUGHPUT, *list(SCENARIOS)[10:])
+ALL = (*list(SCENARIOS)[:11], *THROUGHPUT, *list(SCENARIOS)[11:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security brokers with other listeners.
+# security and idle connections brokers with other listeners.
 CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "fairness", *CLUSTERS)
+ASKED_FOR = ("security", "idle_connections", "fairness", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

@@ -27,6 +27,7 @@ TITLES = {
     "coordinators": "Coordinators: transactions and group joins over three brokers",
     "replication": "Replication: three brokers, three replicas",
     "replication_costs": "What replication costs",
+    "idle_connections": "Idle connections, and what they leave to a client that works",
     "security": "TLS and logins, and what they leave of plain text",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}

@@ -60,7 +60,7 @@ class Secured:
 
 
 def measure(session: Session) -> None:
-    trusted, own = _certificates(session.work)
+    trusted, own = certificates(session.work)
     for number in range(session.plan.rounds):
         for name in session.names:
             session.progress.show(f"{GROUP}: round {number + 1} of {session.plan.rounds}, {name}")
@@ -68,7 +68,7 @@ def measure(session: Session) -> None:
                 _one_round(session, secured, number)
 
 
-def _certificates(work: Path) -> tuple[Path, Path]:
+def certificates(work: Path) -> tuple[Path, Path]:
     authority = CertificateAuthority("bench", datetime.now(UTC), timedelta(days=2))
     trusted, own = work / "ca.crt", work / "broker.pem"
     trusted.write_text(authority.own.certificate)
