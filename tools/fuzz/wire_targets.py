@@ -229,6 +229,9 @@ def receive_frames(data: bytes) -> None:
         connection.close("the run is over")
         near.close()
         far.close()
+        # What was left for later: nothing of it may fail, or pile up from run to run.
+        loop.call_soon(loop.stop)
+        loop.run_forever()
     if memory.requests.used:
         raise AssertionError(f"{memory.requests.used} bytes are still charged")
 

@@ -246,7 +246,10 @@ def _read_message(buffer: bytes, header: BatchHeader, check_crc: bool, limit: in
     if header.magic == 1:
         shift = header.base_offset - records[-1].offset
         for record in records:
-            record.offset += shift
+            offset = record.offset + shift
+            if not INT64_MIN <= offset <= INT64_MAX:
+                raise InvalidRecordError(f"a message inside a compressed one has the impossible offset {offset}")
+            record.offset = offset
     return records
 
 
