@@ -69,17 +69,17 @@ def _cache() -> Path:
 
 
 class Report:
-    def __init__(self, name: str, runs: int, seconds: float, inputs: int, findings: int, last: str) -> None:
+    def __init__(self, name: str, runs: int, seconds: float, inputs: int, findings: int, details: str) -> None:
         self.name = name
         self.runs = runs
         self.seconds = seconds
         self.inputs = inputs
         self.findings = findings
-        self.last = last
+        self.details = details
 
     def __str__(self) -> str:
         line = f"{self.name}: {self.runs} runs in {self.seconds:.0f} s, {self.inputs} inputs kept"
-        return f"{line}, {self.findings} findings\n{self.last}" if self.findings else f"{line}, no findings"
+        return f"{line}, {self.findings} findings\n{self.details}" if self.findings else f"{line}, no findings"
 
 
 def fuzz(name: str, seconds: int, corpus: Path, *, guided: bool = True) -> Report:
@@ -101,17 +101,19 @@ def _random(name: str, seconds: int, place: Path) -> Report:
     seeds = [*target.seeds(), *target.kept().values(), *(path.read_bytes() for path in sorted(place.iterdir()))]
     random = Random(time.time_ns())
     began = time.monotonic()
-    runs = findings = 0
-    last = ""
+    runs = 0
+    # By where it was raised: the same mistake is met again and again.
+    findings: dict[str, str] = {}
     while (took := time.monotonic() - began) < seconds:
         data = mutate(random, seeds)
         runs += 1
         try:
             target.check(data)
-        except Exception:
-            findings += 1
-            last = traceback.format_exc() + f"kept in {_keep_finding(name, data, place)}"
-    return Report(name, runs, took, len(seeds), findings, last)
+        except Exception as problem:
+            where = f"{type(problem).__name__} {traceback.extract_tb(problem.__traceback__)[-1]}"
+            if where not in findings:
+                findings[where] = f"{traceback.format_exc()}kept in {_keep_finding(name, data, place)}"
+    return Report(name, runs, took, len(seeds), len(findings), "\n".join(findings.values()))
 
 
 def _keep_finding(name: str, data: bytes, place: Path) -> Path:
@@ -138,8 +140,8 @@ def _guided(name: str, seconds: int, corpus: Path) -> Report:
     output = ended.stdout + ended.stderr
     done = re.search(r"number_of_executed_units:\s*(\d+)", output) or re.search(r"Done (\d+) runs", output)
     inputs = len(list((corpus / name).iterdir()))
-    last = output[output.rfind("=== Uncaught") :] if "=== Uncaught" in output else output[-3000:]
-    return Report(name, int(done[1]) if done else 0, took, inputs, int(ended.returncode != 0), last)
+    details = output[output.rfind("=== Uncaught") :] if "=== Uncaught" in output else output[-3000:]
+    return Report(name, int(done[1]) if done else 0, took, inputs, int(ended.returncode != 0), details)
 
 
 def _run_atheris(name: str, corpus: Path, seconds: int) -> int:
