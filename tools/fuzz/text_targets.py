@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from braidlog.cluster import records
+from braidlog.broker.authorization.acl_records import acl_change, changed_pattern, decode_acls, encode_acls
+from braidlog.cluster import paths, records
 from braidlog.cluster.records import BadRecordError, BrokerRecord, FeaturesRecord, PartitionStateRecord, TopicRecord
 from braidlog.cluster.token_records import TokenInformation, decode_token, encode_token
 from braidlog.cluster.zookeeper.connection_settings import parse_connect
@@ -24,6 +25,16 @@ from braidlog.core.errors import UserError
 from braidlog.core.principal import Principal
 from braidlog.core.protocol_errors import InvalidConfigError, InvalidRegularExpressionError
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.security.acls import (
+    Acl,
+    AclOperation,
+    AclResourceType,
+    AclRules,
+    PatternType,
+    Permission,
+    Resource,
+    ResourcePattern,
+)
 from braidlog.security.jaas import parse_jaas
 from braidlog.security.kerberos_names import NoMatchingPrincipalRuleError, parse_principal_rules
 from braidlog.security.ssl_principals import NoMatchingRuleError, parse_mapping_rules
@@ -97,6 +108,35 @@ def znodes() -> Sequence[bytes]:
         encode_token(TokenInformation("id", alice, alice, (alice,), 1, 2, 3)),
     ]
     return [bytes((number,)) + content for number, content in enumerate(contents)]
+
+
+# Rules of access
+
+_PATTERN = ResourcePattern(AclResourceType.TOPIC, "orders", PatternType.LITERAL)
+
+
+def acl(data: bytes) -> None:
+    """The first byte says of which kind: the rules about a topic, or a notification of either kind of pattern."""
+    if not data:
+        return
+    kind, content = data[0] % 3, data[1:]
+    if kind == 0:
+        acls = decode_acls(_PATTERN, content)
+        if decode_acls(_PATTERN, encode_acls(acls)) != acls:
+            raise AssertionError("rules are other ones after they were written")
+        AclRules(acls).decide("User:alice", "h", AclOperation.READ, Resource(AclResourceType.TOPIC, "orders"))
+        return
+    directory = paths.LITERAL_ACL_CHANGES if kind == 1 else paths.PREFIXED_ACL_CHANGES
+    acl_change(changed_pattern(f"{directory}/x", content))
+
+
+def acls() -> Sequence[bytes]:
+    rules = [
+        Acl(AclResourceType.TOPIC, "orders", "User:alice", AclOperation.READ),
+        Acl(AclResourceType.TOPIC, "orders", "User:*", AclOperation.ALL, Permission.DENY, "1.2.3.4"),
+    ]
+    prefixed = acl_change(ResourcePattern(AclResourceType.GROUP, "g", PatternType.PREFIXED)).data
+    return [b"\0" + encode_acls(rules), b"\1TOPIC:orders", b"\1Topic:a", b"\2" + prefixed]
 
 
 # Settings
@@ -209,6 +249,7 @@ _SETTINGS = (UserError, InvalidConfigError, PropertiesError)
 _LOGIN = b'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"" user_a="c";'
 TARGETS = (
     Target("znode", znode, (BadRecordError,), znodes),
+    Target("acl", acl, (BadRecordError,), acls),
     Target("properties", properties, _SETTINGS, lambda: [b"a=b\n# c\nd\\\n e:f\\u0041\n", b"key value\r\n!x\n\\=="]),
     Target("jaas", jaas, _SETTINGS, lambda: [_LOGIN]),
     Target(
