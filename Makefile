@@ -14,7 +14,7 @@ DATA ?= ./data
 # process would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup build test test-all test-brokers test-cluster test-packages test-spark test-uncompiled test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
+.PHONY: run setup build collect test test-all test-brokers test-cluster test-packages test-spark test-uncompiled test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -63,19 +63,26 @@ UNCOMPILED_ONLY := tests/simulation/test_cluster_invariants_bite.py tests/simula
 
 # What measures waits, and what Spark's processes must answer each other in time, runs alone; the rest two at a time. The
 # two that run one test after the other begin: the clusters wait for sessions most of the time.
-test: setup check
+test: setup
 	@rm -f build/unsteady-tests.txt
+	$(MAKE) --no-print-directory -j 2 check collect
 	$(MAKE) --no-print-directory test-brokers
 	$(MAKE) --no-print-directory -j 2 test-cluster test-packages test-unit test-uncompiled
 	$(MAKE) --no-print-directory test-spark
 	@! test -s build/unsteady-tests.txt || cat build/unsteady-tests.txt
+
+# What cannot be collected is told at once. pytest keeps the modules as it has rewritten them, which every worker of every
+# part would do anew; the checks leave a core for it.
+collect:
+	@mkdir -p build
+	@BRAIDLOG_PURE=1 $(PYTEST) -n 0 --collect-only -m "not peer and not soak" tests >build/collected.txt || { tail -n 40 build/collected.txt; exit 1; }
 
 # Whatever the others leave. More workers than cores, as it mostly waits for brokers and clients.
 test-brokers:
 	$(TESTS) -n 5 --dist worksteal -m $(QUICK) --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests
 
 test-unit:
-	$(TESTS) -n 3 -m "not peer and not soak" tests/unit
+	$(TESTS) -n 2 -m "not peer and not soak" tests/unit
 
 # Environments of their own, one after the other.
 test-packages:

@@ -95,7 +95,7 @@ def test_kafka_python(kerberized: Kerberized, as_user: str) -> None:
 @MALLORY
 def test_kafka_python_is_refused(kerberized: Kerberized, as_user: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaAdminClient(bootstrap_timeout_ms=1_000, **python_settings(kerberized))
+        kafka.KafkaAdminClient(bootstrap_timeout_ms=5_000, **python_settings(kerberized))
     assert "SaslAuthenticationFailedError" in caplog.text
 
 

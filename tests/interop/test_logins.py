@@ -149,7 +149,7 @@ def test_kafka_python_is_refused(guarded: Guarded, mechanism: str, caplog: pytes
     """It tries again whatever the broker says, and then tells of the time that took; the reason is in its log."""
     wrong = python_login(mechanism, "wr0ng")
     with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaAdminClient(bootstrap_servers=guarded.guarded, bootstrap_timeout_ms=1_000, **wrong)
+        kafka.KafkaAdminClient(bootstrap_servers=guarded.guarded, bootstrap_timeout_ms=5_000, **wrong)
     assert "SaslAuthenticationFailedError" in caplog.text
 
 

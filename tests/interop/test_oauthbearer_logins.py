@@ -162,7 +162,7 @@ def test_kafka_python_is_refused(guarded: Guarded, caplog: pytest.LogCaptureFixt
     """It tries again whatever the broker says, and then tells of the time that took; the reason is in its log."""
     config = python_settings(Provider(BAD["expired"]()))
     with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaAdminClient(bootstrap_servers=guarded.signed, bootstrap_timeout_ms=1_000, **config)
+        kafka.KafkaAdminClient(bootstrap_servers=guarded.signed, bootstrap_timeout_ms=5_000, **config)
     assert "SaslAuthenticationFailedError" in caplog.text
     assert "invalid_token" in caplog.text
 

@@ -6,6 +6,7 @@ by the marker `never_repeated` on a test, and by what noticed it: a failure that
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,8 @@ _PATHS = tuple(TESTS / path for path in PATHS)
 _JUDGES = frozenset(TESTS / "support" / f"{name}.py" for name in JUDGES)
 
 
+# Asked for each test of a file.
+@cache
 def is_never_repeated(path: Path) -> bool:
     return any(path == each or each in path.parents for each in _PATHS)
 
