@@ -257,14 +257,17 @@ class ReplicatedWorkload(ClusterWorkload):
             await program.call(admin.close)
 
     def _without_leader(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Partitions that nobody leads, with their ISR."""
-        return {
-            TopicPartition(name, index): state.isr
-            for name, topic_id in self.store.topics.items()
-            if topic_id not in self.store.deleting
-            for index in range(self.store.partition_counts.get(topic_id, 0))
-            if (state := self.store.states.get((topic_id, index))) is not None and state.leader == NO_BROKER
-        }
+        """Partitions that nobody leads, with their ISR; of topics that are deleted those that are on their way to other
+        brokers, as the deletion waits for that."""
+        found: dict[TopicPartition, tuple[int, ...]] = {}
+        for name, topic_id in self.store.topics.items():
+            for index in range(self.store.partition_counts.get(topic_id, 0)):
+                state = self.store.states.get((topic_id, index))
+                record = self.store.assigned[topic_id]
+                stays = topic_id not in self.store.deleting or index in record.adding or index in record.removing
+                if stays and state is not None and state.leader == NO_BROKER:
+                    found[TopicPartition(name, index)] = state.isr
+        return found
 
     async def _until_converged(self) -> None:
         await self._elect_lost()
