@@ -27,7 +27,7 @@ def begin(seed: int, steps: int) -> Iterator[tuple[Simulation, ReplicatedWorkloa
         )
 
 
-LIVES = SeededLives(begin, __file__, quick=24, soak=100, soak_steps=50)
+LIVES = SeededLives(begin, __file__, quick=200, soak=100, soak_steps=50)
 
 
 @LIVES.quick_lives

@@ -243,7 +243,7 @@ class Node:
         self.controller = Controller(
             store, self.id, lambda: self.cluster.settings, self.cluster.clock, self.cluster.rng, self.cluster.new_id
         )
-        await self.controller.start(self._connect)
+        await self.controller.start(self._connect, bump_restarted=True)
 
     def _connect(self, broker: BrokerInfo) -> FakeChannel:
         return FakeChannel(self.cluster, self, broker)

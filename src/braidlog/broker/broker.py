@@ -255,7 +255,7 @@ class Broker:
             for listener in (self.members, self.controller):
                 self.coordination.client.add_listener(listener)
             if self.coordination.is_cluster:
-                await self.controller.start(self._control_channel_to)
+                await self.controller.start(self._control_channel_to, bump_restarted=True)
             else:
                 await self.controller.start(self._control_channel_to, bump_leader_epochs=not self.load_report.clean)
                 await self._adopt_unknown_logs()

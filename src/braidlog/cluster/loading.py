@@ -42,6 +42,8 @@ class Loaded(NamedTuple):
     image: ClusterImage
     # Topics whose deletion was decided but not finished; they are not in the image any more.
     deleting: tuple[TopicImage, ...]
+    # Partitions whose leader has registered since their state was written: it may have started anew meanwhile.
+    restarted: frozenset[TopicPartition] = frozenset()
 
 
 async def load(
@@ -53,12 +55,14 @@ async def load(
     cluster_id = records.decode_cluster_id(paths.CLUSTER_ID, cluster_node.data) if cluster_node else ""
     controller = records.decode_controller(paths.CONTROLLER, controller_node.data) if controller_node else NO_BROKER
     deleting = frozenset(await _children(store, paths.DELETE_TOPICS))
-    topics = await load_topics(store, await _children(store, paths.TOPICS))
+    written: dict[TopicPartition, int] = {}
+    topics = await load_topics(store, await _children(store, paths.TOPICS), written)
     kept = [topic for topic in topics if topic.name not in deleting]
+    brokers = await load_brokers(store, brokers_watch, broker_data_watch)
     image = ClusterImage(
         cluster_id=cluster_id,
         controller_id=BrokerId(controller),
-        brokers=await load_brokers(store, brokers_watch, broker_data_watch),
+        brokers=brokers,
         topics=LayeredMap({topic.name: topic for topic in kept}),
         topic_names=LayeredMap({topic.topic_id: topic.name for topic in kept}),
         metric_names=LayeredMap(
@@ -67,7 +71,14 @@ async def load(
         configs=LayeredMap(await load_configs(store, deleting)),
         partition_count=sum(len(topic.partitions) for topic in kept),
     )
-    return Loaded(image, tuple(topic for topic in topics if topic.name in deleting))
+    restarted = frozenset(
+        where
+        for where, zxid in written.items()
+        if (info := image.partition(where)) is not None
+        and (leader := brokers.get(info.leader)) is not None
+        and leader.epoch > zxid
+    )
+    return Loaded(image, tuple(topic for topic in topics if topic.name in deleting), restarted)
 
 
 async def load_brokers(
@@ -94,7 +105,10 @@ async def load_brokers(
     return brokers
 
 
-async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[TopicImage]:
+async def load_topics(
+    store: CoordinationStore, names: Sequence[str], written: dict[TopicPartition, int] | None = None
+) -> list[TopicImage]:
+    """`written` gets the transaction in which each partition's state was written."""
     # Ten thousand partitions have a handful of different states: each is parsed and kept once.
     parsed: dict[_PartitionKey, PartitionInfo] = {}
     found: list[_FoundTopic] = []
@@ -105,6 +119,8 @@ async def load_topics(store: CoordinationStore, names: Sequence[str]) -> list[To
     every = ((topic, index) for topic in found for index in range(len(topic.record.partitions)))
     async for (topic, index), node in _nodes(store, every, lambda at: paths.partition_state(at[0].name, at[1])):
         topic.partitions.append(_partition(topic, index, node, parsed))
+        if written is not None and node is not None:
+            written[TopicPartition(topic.name, index)] = node.stat.mzxid
     return [
         TopicImage(topic.name, topic.record.topic_id, tuple(topic.partitions), version=topic.version) for topic in found
     ]

@@ -8,7 +8,7 @@ broker with thousands of partitions holds up nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from braidlog.cluster.control_requests import ANY_BROKER_EPOCH
@@ -89,11 +89,17 @@ def repair(context: ControllerContext, topics: Sequence[str], started: frozenset
     return plan._replace(requests=(starting, *plan.requests))
 
 
-def take_over(context: ControllerContext, topics: Sequence[str], bump_leader_epochs: bool = False) -> Plan:
+def take_over(
+    context: ControllerContext,
+    topics: Sequence[str],
+    bump_leader_epochs: bool = False,
+    restarted: Set[TopicPartition] = frozenset(),
+) -> Plan:
     """Leaders for partitions that have none, or no state yet; roles and metadata of all of them for every broker.
 
     `bump_leader_epochs` also starts a new epoch wherever nothing else changes: after an unclean stop a log may have
-    lost its unsynced tail, and what is then written at those offsets must not look like what readers saw before.
+    lost its unsynced tail, and what is then written at those offsets must not look like what readers saw before. So it
+    is with partitions whose leader has `restarted`: its followers may have copied that tail.
     """
     live = frozenset(context.image.brokers)
     changes: dict[str, dict[int, PartitionInfo]] = {}
@@ -105,7 +111,7 @@ def take_over(context: ControllerContext, topics: Sequence[str], bump_leader_epo
         for index, before in enumerate(topic.partitions):
             where = TopicPartition(name, index)
             after = repaired(context, where, before, live)
-            if after is before and bump_leader_epochs and before.leader in live:
+            if after is before and before.leader in live and (bump_leader_epochs or where in restarted):
                 after = with_leader(context, before, before.leader, before.isr)
             if after is not before:
                 changes.setdefault(name, {})[index] = after

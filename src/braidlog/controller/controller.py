@@ -104,6 +104,7 @@ class Controller:
         self._events: StoreEvents | None = None
         self._in_office = False
         self._bump_leader_epochs = False
+        self._bump_restarted = False
         self._tasks = Tasks("controller election")
         self._wake = asyncio.Event()
         self._stopped = False
@@ -125,14 +126,18 @@ class Controller:
 
     # -- election --
 
-    async def start(self, connect: ConnectToBroker, *, bump_leader_epochs: bool = False) -> None:
+    async def start(
+        self, connect: ConnectToBroker, *, bump_leader_epochs: bool = False, bump_restarted: bool = False
+    ) -> None:
         """Try to become the controller; if so, return once all that follows is done and applied on this broker.
 
-        Pass `bump_leader_epochs` after an unclean stop (see `brokers.take_over`). A store that holds what cannot be
+        Pass `bump_leader_epochs` after an unclean stop, `bump_restarted` where there may be other brokers, whose stops
+        nobody may have seen between two controllers (see `brokers.take_over`). A store that holds what cannot be
         read, or cannot be written, ends the start of a broker; whatever else goes wrong is tried again.
         """
         self._connect = connect
         self._bump_leader_epochs = bump_leader_epochs
+        self._bump_restarted = bump_restarted
         try:
             await self._elect()
         except (StoreConnectionError, SessionExpiredError, NotControllerError) as problem:
@@ -228,7 +233,7 @@ class Controller:
         events = StoreEvents(active)
         self._active, self._events = active, events
         try:
-            await events.take_over(self._bump_leader_epochs)
+            await events.take_over(self._bump_leader_epochs, self._bump_restarted)
             if active.dropped:
                 raise NotControllerError("the office was lost before it was taken")
         except Exception:

@@ -53,7 +53,7 @@ class StoreEvents:
 
     # -- taking over --
 
-    async def take_over(self, bump_leader_epochs: bool) -> None:
+    async def take_over(self, bump_leader_epochs: bool, bump_restarted: bool) -> None:
         """Watch, read, elect, tell; what was left undone is queued for the worker."""
         active, store = self._active, self._store
         self._last_config_change = max(await self._children(paths.CONFIG_CHANGES, self.configs_changed), default="")
@@ -75,9 +75,8 @@ class StoreEvents:
         await self._watch_topics([*image.topics, *(topic.name for topic in loaded.deleting)])
         await active.decide_and_do(lambda context: Plan(requests=(RequestBatch(brokers_changed=True),)))
         await active.decide_and_do(topics.assign_missing_topic_ids)
-        await active.in_slices(
-            lambda context, names: brokers.take_over(context, names, bump_leader_epochs=bump_leader_epochs)
-        )
+        restarted = loaded.restarted if bump_restarted else frozenset()
+        await active.in_slices(lambda context, names: brokers.take_over(context, names, bump_leader_epochs, restarted))
         if loaded.deleting and enabled:
             await self._begin_deletions([image.topic(topic.name) or topic for topic in loaded.deleting])
         moving = [each.partition for each in reassignments.list_reassignments(self._context.image, None)]

@@ -22,8 +22,10 @@ class FollowerSession:
         # Of the registration that the last fetch came from.
         self.broker_epoch = NO_BROKER_EPOCH
         self.last_fetch_s = NEVER
-        # Those that were served go last, so that a size limit starves none of the others.
+        # Those that were served go last once a size limit has kept something from others, so that it starves none.
         self.dirty: dict[FollowerTarget, None] = {}
+        # Whether it has: since the fetch that is being answered began, there were records that did not fit.
+        self.starved = False
         # The fetch that waits for an append.
         self.parked: DelayedOperation | None = None
         # Whether anything was appended since the fetch that is being read began.

@@ -72,10 +72,15 @@ def difference(stored: ClusterImage, parts: Broker, store: StoreHistory) -> str 
     if returned:
         return f"{NEVER_RETURN}: {returned} are in the metadata still"
     for key in parts.logs.partitions:
-        if (parts.logs.topic_id(key), key.partition, parts.broker_id) in store.left:
-            # Moved away, perhaps while this broker was down: then the log stays, as with Kafka on ZooKeeper.
+        topic_id = parts.logs.topic_id(key)
+        if any(
+            (index, broker) == (key.partition, parts.broker_id) and topic_id in (None, left)
+            for left, index, broker in store.left
+        ):
+            # Moved away, perhaps while this broker was down: then the log stays, as with Kafka on ZooKeeper. A power
+            # cut may have taken the file that has its topic's id.
             continue
-        if parts.logs.topic_id(key) in store.deleted:
+        if topic_id in store.deleted:
             return f"{NEVER_RETURN}: the log of {key} is there still"
         info = stored.partition(key)
         if info is None or parts.broker_id not in info.replicas:

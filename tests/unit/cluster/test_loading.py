@@ -52,6 +52,17 @@ async def test_a_partition_has_what_its_state_says_and_the_version_as_its_epoch(
     assert (partition.replicas, partition.controller_epoch, partition.partition_epoch) == ((1, 2), 3, 1)
 
 
+async def test_partitions_whose_leader_registered_after_their_state_was_written_are_told_apart() -> None:
+    session = await prepared()
+    await register(session, BrokerId(1), RECORD)
+    led_by_one, led_by_two = PartitionStateRecord(1, 5, (1, 2), 3), PartitionStateRecord(2, 5, (1, 2), 3)
+    await write_topic(session, "t", ID, led_by_one, led_by_two, PartitionStateRecord(NO_BROKER, 5, (2,), 3))
+    await register(session, BrokerId(2), RECORD)
+    assert (await load(session)).restarted == {TopicPartition("t", 1)}
+    await session.set(paths.partition_state("t", 1), records.encode_partition_state(led_by_two))
+    assert (await load(session)).restarted == frozenset()
+
+
 async def test_a_partition_without_state_has_no_leader() -> None:
     session = await prepared()
     await write_topic(session, "t", ID)

@@ -30,6 +30,17 @@ def test_after_an_unclean_stop_every_leader_gets_a_new_epoch() -> None:
     assert (after(plan).leader, after(plan).leader_epoch) == (1, 4)
 
 
+def test_leaders_that_restarted_between_two_controllers_get_a_new_epoch() -> None:
+    """One that lost its unsynced tail must not go on in the epoch in which its followers copied that."""
+    held = partition(1, (1, 2), (1, 2), epoch=3)
+    start = context(topic("t", held), topic("u", held), brokers={1: None, 2: None})
+    plan = take_over(start, ["t", "u"], restarted={TopicPartition("t", 0)})
+    ((_, changed),) = plan.delta.topics_changed
+    assert changed.name == "t"
+    (info,) = changed.partitions
+    assert (info.leader, info.isr, info.leader_epoch) == (1, (1, 2), 4)
+
+
 def test_taking_over_elects_for_dead_leaders_and_keeps_the_last_in_sync() -> None:
     start = context(
         topic("t", partition(9, (9, 1), (9, 1))), topic("lost", partition(9, (9,), (9, 1), epoch=2)), brokers={1: None}

@@ -151,11 +151,14 @@ class FetchSession:
     def had_data(self, served: list[FetchTarget]) -> None:
         """Partitions that just had data go last, so that a size limit starves none of the others."""
         follower = self.follower
-        for target in served:
-            if follower is not None:
+        if follower is None:
+            for target in served:
+                if self.targets.pop(target.key, None) is not None:
+                    self.targets[target.key] = target
+        elif follower.starved:
+            follower.starved = False
+            for target in served:
                 follower.served(target)
-            elif self.targets.pop(target.key, None) is not None:
-                self.targets[target.key] = target
 
     def advance(self) -> None:
         self.epoch = self.epoch + 1 if self.epoch < _MAX_EPOCH else 1

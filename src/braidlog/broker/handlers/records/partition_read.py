@@ -153,16 +153,22 @@ def _read_for_follower(
         diverging = _divergence(log, target)
         if diverging is not None:
             return _diverged(log, target, diverging)
-    read = partition.read_to_end(target.fetch_offset, max_bytes, min_one)
+    end = log.log_end_offset
+    records: FileSlice | None = None
+    # Most fetches of a follower that keeps up name partitions of which it has everything.
+    if target.fetch_offset != end:
+        records = partition.read_to_end(target.fetch_offset, max_bytes, min_one).slice
+        if records is None:
+            follower.starved = True
     if not applied:
         partition.follower_fetched(
             replica, target.fetch_offset, target.log_start_offset, follower.broker_epoch, follower.last_fetch_s
         )
-    if read.slice is not None:
+    if records is not None:
         if version < WITHOUT_CONVERSION_FROM:
             _require_conversion_allowed(log)
-        partition.context.bytes_out += read.slice.size
-    return _data(log, target, read.slice)
+        partition.context.bytes_out += records.size
+    return _data(log, target, records)
 
 
 def _data(log: UnifiedLog, target: FetchTarget, records: FileSlice | None) -> PartitionData:

@@ -521,3 +521,26 @@ def test_a_follower_that_may_not_act_for_the_cluster_reads_nothing_and_counts_fo
     assert isinstance(response, FetchResponse)
     assert [each.error_code for topic in response.responses for each in topic.partitions] == [0, 0]
     world.close()
+
+
+def test_a_batch_that_did_not_fit_comes_first_the_next_time(world: Led) -> None:
+    """Also where there was room left for something smaller."""
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    Producer(world).send(b"small", acks=1)
+    Producer(world).send(b"x" * 2000, to=(1,), acks=1)
+    assert follower.fetch({}, max_bytes=1000).keys() == {0}
+    Producer(world).send(b"small", acks=1)
+    sent = follower.fetch({0: 1}, max_bytes=1000)
+    assert size(sent[1]) > 2000, "it does not wait until partition 0 has nothing"
+
+
+def test_who_was_served_keeps_its_place_where_everything_fitted(world: Led) -> None:
+    follower = Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    Producer(world).send(b"a", to=(0, 1), acks=1)
+    session = world.partitions[0].followers[0].follower
+    assert session is not None
+    before = list(session.dirty)
+    assert follower.fetch({}).keys() == {0, 1}
+    assert list(session.dirty) == before
