@@ -208,7 +208,7 @@ class FetchHandler:
         if context.follower is not None:
             context.reads_nothing = not self.authorizer.authorize_cluster(exchange, AclOperation.CLUSTER_ACTION)
             return
-        topics = dict.fromkeys(target.topic for target in context.targets)
+        topics = {target.topic: None for target in context.targets}
         named = [topic for topic in topics if topic]
         allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, named)
         if len(allowed) < len(named):
