@@ -1,12 +1,14 @@
 """Every api in every situation of rules: what is asked, as whom, by which rules, and what is compared of the answer.
 
-    none                    no rule
-    allow                   by a rule for the very name, for a prefix of it, for `*`
-    deny                    the same three, against rules that allow
-    all but one             of what an api asks for
-    right and wrong host    a rule for one host
-    super user              without a rule
-    anonymous               who has not logged in, by somebody else's rules, and by rules for `User:*`
+    none                    no rule, and rules for somebody else
+    allow
+    deny                    against a rule that allows
+    wrong host              a rule for another host
+    anonymous               who has not logged in, by another's rules, and by rules for `User:*`
+    super user              without a rule, and with one that denies
+
+each of them by rules for the very name, for a prefix of it and for `*`; and where an api asks for more than one right,
+with all but one of them.
 
 The table of probes is `authorization_probes.py`. It says once what each api answers to who may and who may not; Kafka
 3.9 has given these answers, and `tests/interop/test_authorization_matrix.py` asks it again.
@@ -39,6 +41,7 @@ ALICE: Final = "alice"
 ADMIN: Final = "admin"
 ANONYMOUS: Final = "ANONYMOUS"
 OTHER_HOST: Final = "192.0.2.7"
+SOMEBODY_ELSE: Final = "bob"
 PATTERNS: Final = ("literal", "prefixed", "wildcard")
 OK: Final = "OK"
 
@@ -111,24 +114,31 @@ class Cell(NamedTuple):
 def cells(probe: Probe, world: World) -> Iterator[Cell]:
     rights = probe.needed(world)
     all_of_them = tuple(rule(right) for right in rights)
-    everybody = tuple(rule(right, principal="*") for right in rights)
     without_first = probe.missing.get(0, probe.refused)
+
+    def every(pattern: str, principal: str = ALICE, host: str = "*") -> tuple[Acl, ...]:
+        return tuple(rule(right, pattern, principal=principal, host=host) for right in rights)
+
     yield Cell("none", ALICE, (), probe.refused)
-    for pattern in PATTERNS:
-        yield Cell(f"allow {pattern}", ALICE, tuple(rule(each, pattern) for each in rights), probe.allowed)
+    yield Cell("right host", ALICE, every("literal", host=world.host), probe.allowed)
     for pattern in PATTERNS:
         denied = rule(rights[0], pattern, permission=Permission.DENY)
+        yield Cell(f"none, others {pattern}", ALICE, every(pattern, SOMEBODY_ELSE), probe.refused)
+        yield Cell(f"allow {pattern}", ALICE, every(pattern), probe.allowed)
         yield Cell(f"deny {pattern}", ALICE, (*all_of_them, denied), without_first)
+        yield Cell(f"wrong host {pattern}", ALICE, every(pattern, host=OTHER_HOST), probe.refused)
+        yield Cell(f"anonymous {pattern}", ANONYMOUS, every(pattern), probe.anonymous or probe.refused)
+        yield Cell(f"anonymous {pattern}, everybody", ANONYMOUS, every(pattern, "*"), probe.anonymous or probe.allowed)
+        if not probe.spares_super_user:
+            # What denies it to everybody does not deny it to a super user.
+            to_all = rule(rights[0], pattern, principal="*", permission=Permission.DENY)
+            yield Cell(f"super user, denied {pattern}", ADMIN, (to_all,), probe.super_user or probe.allowed)
+    if not probe.spares_super_user:
+        yield Cell("super user", ADMIN, (), probe.super_user or probe.allowed)
     if len(rights) > 1:
         for place, right in enumerate(rights):
             rest = tuple(rule(each) for each in rights if each is not right)
             yield Cell(f"all but {right.operation.name}", ALICE, rest, probe.missing.get(place, probe.refused))
-    yield Cell("right host", ALICE, tuple(rule(each, host=world.host) for each in rights), probe.allowed)
-    yield Cell("wrong host", ALICE, tuple(rule(each, host=OTHER_HOST) for each in rights), probe.refused)
-    if not probe.spares_super_user:
-        yield Cell("super user", ADMIN, (), probe.super_user or probe.allowed)
-    yield Cell("anonymous", ANONYMOUS, all_of_them, probe.anonymous or probe.refused)
-    yield Cell("anonymous, allowed", ANONYMOUS, everybody, probe.anonymous or probe.allowed)
 
 
 def rule(

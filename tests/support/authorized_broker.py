@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from braidlog.broker.authorization.audit_log import AuditLog
 from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.exchange import Exchange
@@ -25,7 +27,16 @@ class _Soon:
 
 
 def authorizer_of(*acls: Acl) -> AclAuthorizer:
-    return AclAuthorizer(AclRules(acls, frozenset({f"User:{ADMIN}"})))
+    return AclAuthorizer(_rules(acls), _audit_log())
+
+
+def _rules(acls: Iterable[Acl]) -> AclRules:
+    return AclRules(acls, frozenset({f"User:{ADMIN}"}))
+
+
+def _audit_log() -> AuditLog:
+    """One that never comes to counting what it has not written."""
+    return AuditLog(lambda delay_s, callback: None)
 
 
 def exchange_of(principal: str = ALICE, host: str = HOST, api_key: int = 3, version: int = 0) -> Exchange:
@@ -59,7 +70,7 @@ class CountingAuthorizer(AclAuthorizer):
     """Notes what it is asked: operation and name."""
 
     def __init__(self, *acls: Acl) -> None:
-        super().__init__(AclRules(acls, frozenset({f"User:{ADMIN}"})))
+        super().__init__(_rules(acls), _audit_log())
         self.asked: list[tuple[AclOperation, str]] = []
 
     def authorize(
@@ -91,12 +102,16 @@ class UnaskedAuthorizer(Authorizer):
 
 
 class RestrictedBroker:
-    """A broker that has served nobody yet, from now on with rules: `admin` is a super user, `alice` has none."""
+    """A broker that has served nobody yet, from now on with rules: `admin` is a super user, `alice` has none.
+
+    One whose settings ask for an authorizer keeps its own, and has requests about rules.
+    """
 
     def __init__(self, broker: AskedBroker) -> None:
-        self.authorizer = authorizer_of()
         parts = broker.parts
-        parts.authorizer = parts.produce.authorizer = parts.fetch.authorizer = self.authorizer
+        if not parts.authorizer.enabled:
+            parts.authorizer = parts.produce.authorizer = parts.fetch.authorizer = authorizer_of()
+        self.authorizer: AclAuthorizer = parts.authorizer
         self.anonymous = broker
         self.admin = broker.connect_as(ADMIN)
         self.alice = broker.connect_as(ALICE)

@@ -13,6 +13,8 @@ from typing import Any, Final
 from tools.peers.kafka import free_port, start_kafka, start_kafka_with_zookeeper, start_zookeeper
 
 from braidlog.security.acls import Acl, AclOperation, AclResourceType, PatternType, Permission
+from braidlog.wire.apis import api_by_name
+from braidlog.wire.generated.api_versions import ApiVersionsRequest
 from braidlog.wire.generated.create_acls import AclCreation, CreateAclsRequest
 from braidlog.wire.generated.create_delegation_token import CreateDelegationTokenRequest
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
@@ -51,6 +53,10 @@ class Peer:
     @property
     def admin(self) -> RawConnection:
         return self.users[ADMIN]
+
+    def serves(self, probe: Probe) -> bool:
+        versions: Any = self.admin.ask("ApiVersions", 0, ApiVersionsRequest())
+        return api_by_name(probe.api).key in {each.api_key for each in versions.api_keys}
 
     def ask(self, user: str, probe: Probe) -> str:
         return gist(self.users[user].ask(probe.api, probe.version, probe.message(self.world)))
@@ -167,7 +173,10 @@ def _settings(mode: str, ports: Mapping[str, int], authorizer: str) -> dict[str,
         "authorizer.class.name": authorizer,
         "super.users": f"User:{ADMIN}",
         "delegation.token.secret.key": "not-a-secret",
+        "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "transaction.state.log.num.partitions": "1",
         "auto.leader.rebalance.enable": "false",
         "group.initial.rebalance.delay.ms": "0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,7 +11,14 @@ import pytest
 
 from braidlog.broker.authorization.audit_log import AuditLog
 from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer, principal_of
-from braidlog.core.protocol_errors import ClusterAuthorizationFailedError
+from braidlog.core.protocol_errors import (
+    ClusterAuthorizationFailedError,
+    DelegationTokenAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ProtocolError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from braidlog.net.exchange import Exchange
 from braidlog.security.acls import (
     CLUSTER_NAME,
@@ -23,6 +31,7 @@ from braidlog.security.acls import (
     Resource,
     operations_of,
 )
+from support.authorized_broker import allow, allow_cluster, allow_topic, authorizer_of, exchange_of
 
 TOPIC = AclResourceType.TOPIC
 READ = Acl(TOPIC, "orders", "User:ann", AclOperation.READ)
@@ -126,3 +135,55 @@ def test_what_is_only_looked_at_is_neither_counted_nor_logged(caplog: pytest.Log
     by_rules.authorize_by_resource_type(exchange("bob"), AclOperation.READ, TOPIC)
     assert by_rules.denied_count == 2
     assert " on resource = Topic:UNKNOWN:NONE " in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "error"),
+    [
+        (AclResourceType.TOPIC, TopicAuthorizationFailedError),
+        (AclResourceType.GROUP, GroupAuthorizationFailedError),
+        (AclResourceType.CLUSTER, ClusterAuthorizationFailedError),
+        (AclResourceType.TRANSACTIONAL_ID, TransactionalIdAuthorizationFailedError),
+        (AclResourceType.USER, DelegationTokenAuthorizationFailedError),
+    ],
+)
+def test_each_type_of_resource_has_its_own_refusal(resource_type: AclResourceType, error: type[ProtocolError]) -> None:
+    asked = authorizer_of(allow(resource_type, "mine", AclOperation.READ))
+    asked.check(exchange_of("alice"), AclOperation.READ, resource_type, "mine")
+    with pytest.raises(error, match="User:alice may not WRITE"):
+        asked.check(exchange_of("alice"), AclOperation.WRITE, resource_type, "mine")
+    Authorizer().check(exchange_of("alice"), AclOperation.WRITE, resource_type, "mine")
+
+
+def test_what_may_be_done_to_the_cluster_is_for_who_may_describe_it() -> None:
+    may_create = allow_cluster(AclOperation.CREATE)
+    assert authorizer_of(may_create).cluster_operations(exchange_of("alice")) == 0
+    both = authorizer_of(may_create, allow_cluster(AclOperation.DESCRIBE))
+    bits = both.cluster_operations(exchange_of("alice"))
+    assert operations_of(bits) == {AclOperation.CREATE, AclOperation.DESCRIBE}
+    assert operations_of(Authorizer().cluster_operations(exchange_of("alice"))) == set(
+        OPERATIONS[AclResourceType.CLUSTER]
+    )
+
+
+def test_very_many_names_are_decided_about_in_slices() -> None:
+    async def decide() -> None:
+        served = 0
+
+        async def others() -> None:
+            nonlocal served
+            while True:
+                served += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        names = [f"topic-{number}" for number in range(20_000)]
+        asked = authorizer_of(allow_topic("topic-7", AclOperation.READ))
+        allowed = await asked.allowed_in_slices(
+            exchange_of("alice"), AclOperation.READ, AclResourceType.TOPIC, names, log_if_denied=False
+        )
+        beside.cancel()
+        assert allowed == {"topic-7"}
+        assert served > 1
+
+    asyncio.run(decide())

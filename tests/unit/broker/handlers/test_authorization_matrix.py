@@ -26,7 +26,12 @@ from support.authorization_probes import (
 from support.authorized_broker import RestrictedBroker
 from support.source_tree import ROOT
 
-SETTINGS = {"delegation.token.secret.key": "not-a-secret", "auto.create.topics.enable": "true"}
+SETTINGS = {
+    "delegation.token.secret.key": "not-a-secret",
+    "auto.create.topics.enable": "true",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+}
 
 
 async def prepare(restricted: RestrictedBroker) -> World:

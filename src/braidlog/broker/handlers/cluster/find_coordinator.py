@@ -42,7 +42,7 @@ class FindCoordinatorHandler:
         many = exchange.version >= _MANY_KEYS_FROM
         keys = request.coordinator_keys if many else [request.key]
         resource = _RESOURCES[request.key_type]
-        allowed = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, resource, keys)
+        allowed = await self._authorizer.allowed_in_slices(exchange, AclOperation.DESCRIBE, resource, keys)
         if not many and not allowed:
             raise refusal(exchange, AclOperation.DESCRIBE, resource, request.key)
         if allowed:

@@ -46,7 +46,7 @@ class DescribeGroupsHandler:
         # A group that is named again is described once: it may have many members.
         names = dict.fromkeys(request.groups)
         operation, resource = AclOperation.DESCRIBE, AclResourceType.GROUP
-        allowed = self._authorizer.allowed(exchange, operation, resource, names)
+        allowed = await self._authorizer.allowed_in_slices(exchange, operation, resource, names)
         groups = [
             _failed_group(name, exchange.version, refusal(exchange, operation, resource, name))
             for name in names
@@ -113,7 +113,7 @@ class ConsumerGroupDescribeHandler:
         # A group that is named again is described once: it may have many members.
         names = dict.fromkeys(request.group_ids)
         operation, resource = AclOperation.DESCRIBE, AclResourceType.GROUP
-        allowed = self._authorizer.allowed(exchange, operation, resource, names)
+        allowed = await self._authorizer.allowed_in_slices(exchange, operation, resource, names)
         groups = [
             _failed_consumer_group(name, refusal(exchange, operation, resource, name))
             for name in names
@@ -167,7 +167,7 @@ class DeleteGroupsHandler:
         results: list[DeletableGroupResult] = []
         refused: list[DeletableGroupResult] = []
         names = dict.fromkeys(request.groups_names)
-        allowed = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.GROUP, names)
+        allowed = await self._authorizer.allowed_in_slices(exchange, AclOperation.DELETE, AclResourceType.GROUP, names)
         for name in names:
             if name in allowed:
                 results.append(await self._delete(name))

@@ -190,15 +190,23 @@ class FetchHandler:
             exchange.answer(FetchResponse(error_code=error.code, session_id=0))
             return
         if self.authorizer.enabled:
-            self._authorize(context, exchange)
+            work = self._authorizing(context, exchange)
+            if len(context.targets) > _MANY:
+                self._run(work, exchange, lambda nothing: self._begin_reading(request, context, exchange))
+                return
+            for _ in work:
+                pass
+        self._begin_reading(request, context, exchange)
+
+    def _begin_reading(self, request: FetchRequest, context: FetchContext, exchange: Exchange) -> None:
         if len(context.targets) > _MANY:
             self._read_many(
                 request, context, exchange, lambda result: self._first_read(request, context, result, exchange)
             )
         else:
-            self._first_read(request, context, self._read(request, context, version), exchange)
+            self._first_read(request, context, self._read(request, context, exchange.version), exchange)
 
-    def _authorize(self, context: FetchContext, exchange: Exchange) -> None:
+    def _authorizing(self, context: FetchContext, exchange: Exchange) -> SlicedWork:
         """Decided once, for as long as the fetch waits. An id that nobody knows is answered as such to a consumer."""
         context.is_authorized = True
         for target in context.targets:
@@ -208,12 +216,16 @@ class FetchHandler:
         if context.follower is not None:
             context.reads_nothing = not self.authorizer.authorize_cluster(exchange, AclOperation.CLUSTER_ACTION)
             return
-        topics = dict.fromkeys(target.topic for target in context.targets)
-        named = [topic for topic in topics if topic]
-        allowed = self.authorizer.allowed(exchange, AclOperation.READ, AclResourceType.TOPIC, named)
-        if len(allowed) < len(named):
-            context.unauthorized = frozenset(named) - allowed
-            context.reads_nothing = len(context.unauthorized) == len(topics)
+        yield
+        topics = {target.topic: None for target in context.targets}
+        refused: set[str] = set()
+        for topic in topics:
+            if topic and not self.authorizer.authorize(exchange, AclOperation.READ, AclResourceType.TOPIC, topic):
+                refused.add(topic)
+            yield
+        if refused:
+            context.unauthorized = frozenset(refused)
+            context.reads_nothing = len(refused) == len(topics)
 
     def _run(self, work: SlicedWork, exchange: Exchange, done: Callable[[Any], None]) -> None:
         self._time_slicer.run(work, exchange.channel, done, lambda problem: self._failed(exchange, problem))

@@ -54,12 +54,11 @@ class ListOffsetsHandler:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 (twice if key in asked else asked).add(key)
-        names = [topic.name for topic in request.topics]
-        allowed = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
+        authorize = self._authorizer.authorize
         response = ListOffsetsResponse(topics=[])
         refused: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
-            if topic.name not in allowed:
+            if not authorize(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
                 refused.append(_forbidden(topic))
                 yield
                 continue

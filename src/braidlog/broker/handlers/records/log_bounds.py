@@ -51,11 +51,14 @@ class OffsetForLeaderEpochHandler:
     def handle(
         self, request: OffsetForLeaderEpochRequest, exchange: Exchange
     ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
-        allowed = self._allowed(request, exchange)
+        authorize = self._authorizer.authorize
+        # A follower need not see the topics themselves.
+        follows = authorize(exchange, AclOperation.CLUSTER_ACTION, *CLUSTER_RESOURCE, log_if_denied=False)
         response = OffsetForLeaderEpochResponse(topics=[])
         refused: list[OffsetForLeaderTopicResult] = []
         for topic in request.topics:
-            if topic.topic not in allowed:
+            describe = AclOperation.DESCRIBE
+            if not follows and not authorize(exchange, describe, AclResourceType.TOPIC, topic.topic):
                 code = TopicAuthorizationFailedError.code
                 forbidden = [EpochEndOffset(partition=each.partition, error_code=code) for each in topic.partitions]
                 refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=forbidden))
@@ -68,14 +71,6 @@ class OffsetForLeaderEpochHandler:
             response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
         response.topics += refused
         return response
-
-    def _allowed(self, request: OffsetForLeaderEpochRequest, exchange: Exchange) -> frozenset[str]:
-        """All for a follower, which need not see the topics themselves."""
-        names = [topic.topic for topic in request.topics]
-        follows = AclOperation.CLUSTER_ACTION
-        if self._authorizer.authorize(exchange, follows, *CLUSTER_RESOURCE, log_if_denied=False):
-            return frozenset(names)
-        return self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
 
     def _end(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         answer = EpochEndOffset(partition=wanted.partition)
@@ -107,21 +102,19 @@ class DeleteRecordsHandler:
     def handle(
         self, request: DeleteRecordsRequest, exchange: Exchange
     ) -> Generator[None, None, DeleteRecordsResponse] | Coroutine[Any, Any, DeleteRecordsResponse]:
-        names = [topic.name for topic in request.topics]
-        allowed = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.TOPIC, names)
         for topic in request.topics:
             for wanted in topic.partitions:
                 partition = self._registry.get(topic.name, wanted.partition_index)
                 if partition is not None and partition.progress is not None:
-                    return self._delete_everywhere(request, allowed)
-        return self._delete_in_slices(request, allowed)
+                    return self._delete_everywhere(request, exchange)
+        return self._delete_in_slices(request, exchange)
 
     def _delete_in_slices(
-        self, request: DeleteRecordsRequest, allowed: frozenset[str]
+        self, request: DeleteRecordsRequest, exchange: Exchange
     ) -> Generator[None, None, DeleteRecordsResponse]:
         response = DeleteRecordsResponse(topics=[])
         for topic in request.topics:
-            if topic.name not in allowed:
+            if not self._authorizer.authorize(exchange, AclOperation.DELETE, AclResourceType.TOPIC, topic.name):
                 code = TopicAuthorizationFailedError.code
                 forbidden = [_refused(wanted.partition_index, code) for wanted in topic.partitions]
                 response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=forbidden))
@@ -150,8 +143,8 @@ class DeleteRecordsHandler:
             answer.error_code = to_protocol_error(problem, f"delete records of {topic}-{wanted.partition_index}").code
         return answer
 
-    async def _delete_everywhere(self, request: DeleteRecordsRequest, allowed: frozenset[str]) -> DeleteRecordsResponse:
-        response = await run_in_slices(self._delete_in_slices(request, allowed))
+    async def _delete_everywhere(self, request: DeleteRecordsRequest, exchange: Exchange) -> DeleteRecordsResponse:
+        response = await run_in_slices(self._delete_in_slices(request, exchange))
         assert isinstance(response, DeleteRecordsResponse)
         loop = asyncio.get_running_loop()
         waits: list[tuple[Partition, DeleteRecordsPartitionResult, asyncio.Future[None]]] = []

@@ -39,7 +39,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.time_slice import run_in_slices
+from braidlog.core.time_slice import TimeSlice, run_in_slices
 from braidlog.core.types import NO_BROKER
 from braidlog.net.exchange import Exchange
 from braidlog.replication.partition_registry import PartitionRegistry
@@ -108,9 +108,27 @@ class MetadataHandler:
         wanted = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
         if version < 12 and any(topic.topic_id != ZERO_ID for topic in wanted):
             raise InvalidRequestError("topic ids can be asked for from version 12 on")
-        refused: list[MetadataResponseTopic] = []
         if self._authorizer.enabled:
-            wanted, refused = self._take_out_hidden(wanted, exchange)
+            return self._describe_authorized(request, exchange, wanted)
+        return self._create_or_describe(request, exchange, wanted, [])
+
+    async def _describe_authorized(
+        self, request: MetadataRequest, exchange: Exchange, wanted: list[MetadataRequestTopic]
+    ) -> MetadataResponse:
+        shown, refused = await self._take_out_hidden(wanted, exchange)
+        work = self._create_or_describe(request, exchange, shown, refused)
+        if isinstance(work, Generator):
+            response: MetadataResponse = await run_in_slices(work)
+            return response
+        return await work
+
+    def _create_or_describe(
+        self,
+        request: MetadataRequest,
+        exchange: Exchange,
+        wanted: list[MetadataRequestTopic],
+        refused: list[MetadataResponseTopic],
+    ) -> Generator[None, None, MetadataResponse] | Coroutine[Any, Any, MetadataResponse]:
         if self._auto_create and request.allow_auto_topic_creation:
             image = self._cache.image
             missing = [
@@ -128,13 +146,15 @@ class MetadataHandler:
                 return self._create_then_describe(request, exchange, wanted, creatable, refused)
         return self._describe(request, exchange, wanted, refused=refused)
 
-    def _take_out_hidden(
+    async def _take_out_hidden(
         self, wanted: list[MetadataRequestTopic], exchange: Exchange
     ) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
         """What the client may know of, and answers about the rest, which do not say whether it is there."""
         shown: list[MetadataRequestTopic] = []
         refused: list[MetadataResponseTopic] = []
+        time_slice = TimeSlice()
         for topic in wanted:
+            await time_slice.yield_if_over()
             by_id = topic.topic_id != ZERO_ID
             name = self._cache.name_of(topic.topic_id) if by_id else topic.name or ""
             if name is None or self._authorizer.authorize(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, name):

@@ -66,8 +66,8 @@ class CreateTopicsHandler:
         times = Counter(topic.name for topic in request.topics)
         if self._authorizer.enabled:
             _require_controller(self._controller)
-        creatable = self._creatable(times, exchange)
-        describable = self._authorizer.allowed(
+        creatable = await self._creatable(times, exchange)
+        describable = await self._authorizer.allowed_in_slices(
             exchange, AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, times, log_if_denied=False
         )
         time_slice = TimeSlice()
@@ -97,10 +97,10 @@ class CreateTopicsHandler:
                 _hide_configs(answer)
         return CreateTopicsResponse(topics=answers + refused)
 
-    def _creatable(self, names: Mapping[str, int], exchange: Exchange) -> frozenset[str]:
+    async def _creatable(self, names: Mapping[str, int], exchange: Exchange) -> frozenset[str]:
         if self._authorizer.authorize(exchange, AclOperation.CREATE, *CLUSTER_RESOURCE, log_if_denied=False):
             return frozenset(names)
-        return self._authorizer.allowed(exchange, AclOperation.CREATE, AclResourceType.TOPIC, names)
+        return await self._authorizer.allowed_in_slices(exchange, AclOperation.CREATE, AclResourceType.TOPIC, names)
 
     async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[NewTopicResult]:
         if self._policy is None:
@@ -190,7 +190,7 @@ class CreatePartitionsHandler:
         if self._authorizer.enabled:
             _require_controller(self._controller)
         times = Counter(topic.name for topic in request.topics)
-        alterable = self._authorizer.allowed(
+        alterable = await self._authorizer.allowed_in_slices(
             exchange, AclOperation.ALTER, AclResourceType.TOPIC, [name for name, count in times.items() if count == 1]
         )
         time_slice = TimeSlice()
@@ -246,7 +246,7 @@ class DeleteTopicsHandler:
         # Where nothing is ever deleted the controller says so to everybody.
         if self._authorizer.enabled and self._settings.current.get_bool("delete.topic.enable"):
             _require_controller(self._controller)
-            wanted, refused = self._split_authorized(wanted, exchange)
+            wanted, refused = await self._split_authorized(wanted, exchange)
         results = await self._controller.delete_topics(wanted)
         time_slice = TimeSlice()
         answers: list[DeletableTopicResult] = []
@@ -262,15 +262,19 @@ class DeleteTopicsHandler:
             await time_slice.yield_if_over()
         return DeleteTopicsResponse(responses=answers + refused)
 
-    def _split_authorized(
+    async def _split_authorized(
         self, wanted: list[TopicRef], exchange: Exchange
     ) -> tuple[list[TopicRef], list[DeletableTopicResult]]:
         """What the client may delete, and answers about the rest; whose name it may not know is called by the id."""
         image = self._controller.image
         names = {ref: ref.name if ref.name is not None else _name_of(image, ref) for ref in wanted}
         known = [name for name in names.values() if name is not None]
-        deletable = self._authorizer.allowed(exchange, AclOperation.DELETE, AclResourceType.TOPIC, known)
-        describable = self._authorizer.allowed(exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, known)
+        deletable = await self._authorizer.allowed_in_slices(
+            exchange, AclOperation.DELETE, AclResourceType.TOPIC, known
+        )
+        describable = await self._authorizer.allowed_in_slices(
+            exchange, AclOperation.DESCRIBE, AclResourceType.TOPIC, known
+        )
         allowed: list[TopicRef] = []
         refused: list[DeletableTopicResult] = []
         for ref in wanted:

@@ -87,17 +87,26 @@ class DescribeProducersHandler:
         response = DescribeProducersResponse(topics=[])
         for topic in request.topics:
             answers: list[PartitionResponse] = []
+            refused = self._refusal(topic.name, exchange)
             # One that is named again is described once: it may have many producers.
             for index in dict.fromkeys(topic.partition_indexes):
-                answers.append(self._partition(topic.name, index, exchange))
+                answers.append(self._partition(topic.name, index, refused))
                 yield
             response.topics.append(TopicResponse(name=topic.name, partitions=answers))
         return response
 
-    def _partition(self, topic: str, index: int, exchange: Exchange) -> PartitionResponse:
+    def _refusal(self, topic: str, exchange: Exchange) -> ProtocolError | None:
         try:
             validate_name(topic)
             self._authorizer.check(exchange, AclOperation.READ, AclResourceType.TOPIC, topic)
+        except ProtocolError as error:
+            return error
+        return None
+
+    def _partition(self, topic: str, index: int, refused: ProtocolError | None) -> PartitionResponse:
+        try:
+            if refused is not None:
+                raise refused
             log = self._registry.require(topic, index).require_log()
             return PartitionResponse(partition_index=index, active_producers=producers_of(log))
         except Exception as failure:
