@@ -49,10 +49,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", f"-XX:+UseSerialGC {_NO_DERBY_LOG}")
         .config("spark.sql.shuffle.partitions", "2")
-        # A plan of a few rows is over before Java for it is generated and compiled, which was a fifth of Spark's time.
-        # The tests that start a Spark of their own leave that as it is for users.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.log.level", "ERROR")
         .getOrCreate()
