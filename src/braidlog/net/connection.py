@@ -326,7 +326,12 @@ class Connection(Channel):
     @property
     def waits_for_broker(self) -> bool:
         """Whether the peer has asked for something that this side has not done yet."""
-        return len(self._open) > 0 or self._in_turns or self.waits_for_memory
+        return len(self._open) > 0 or self._in_turns or self.waits_for_memory or self.throttled
+
+    def end_throttle(self) -> None:
+        # It could not send meanwhile, so it was not idle.
+        self.last_active = time.monotonic()
+        super().end_throttle()
 
     def _wait_for_turn(self) -> None:
         if not self._in_turns:
