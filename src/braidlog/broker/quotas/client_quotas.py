@@ -174,8 +174,12 @@ class ClientQuotas(RequestQuotas):
         if entity is None:
             return False
         quotas = quotas_in(overrides)
+        before = self.table.get(entity)
         if not self.table.set(entity, quotas):
             return False
+        if CONTROLLER_MUTATION_RATE in before and CONTROLLER_MUTATION_RATE not in quotas:
+            # Without a quota nothing is owed: the next one begins with a full bucket.
+            self._sensors = {key: each for key, each in self._sensors.items() if each.bucket is None}
         if entity.ip is not None and self._on_ip_quotas is not None:
             self._on_ip_quotas(entity, quotas)
         return True

@@ -19,9 +19,9 @@ from support.asked_broker import AskedBroker, on_broker
 REFUSED = ThrottlingQuotaExceededError.code
 
 
-async def limit(broker: AskedBroker, per_second: float) -> None:
+async def limit(broker: AskedBroker, per_second: float | None) -> None:
     entity = [RequestEntityData(entity_type="client-id", entity_name="test")]
-    ops = [OpData(key="controller_mutation_rate", value=per_second)]
+    ops = [OpData(key="controller_mutation_rate", value=per_second or 0.0, remove=per_second is None)]
     answer = await broker.ask(AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=ops)]))
     assert [entry.error_code for entry in answer.entries] == [0]
 
@@ -72,6 +72,16 @@ async def test_older_versions_have_all_and_are_held(broker: AskedBroker) -> None
     began = asyncio.get_running_loop().time()
     await broker.ask(topics(1, first=3), 5)
     assert asyncio.get_running_loop().time() - began > 12
+
+
+@on_broker
+async def test_a_quota_that_was_removed_begins_anew(broker: AskedBroker) -> None:
+    await limit(broker, 0.001)
+    await broker.ask(topics(50), 7)
+    await limit(broker, None)
+    assert (await broker.ask(topics(50, first=1), 7)).topics[0].error_code == 0
+    await limit(broker, 1.0)
+    assert (await broker.ask(topics(1, 1, first=2), 7)).throttle_time_ms == 0
 
 
 @on_broker

@@ -18,7 +18,6 @@ from braidlog.core.protocol_errors import (
     NONE,
     InvalidRequestError,
     ProtocolError,
-    UnknownServerError,
     UnsupportedVersionError,
 )
 from braidlog.net.connection_quotas import host_addresses, is_address
@@ -79,15 +78,11 @@ def _components(components: list[ComponentData]) -> dict[str, str | None]:
     wanted: dict[str, str | None] = {}
     for component in components:
         kind = component.entity_type
-        if component.match_type == _EXACT and component.match is not None:
-            name: str | None = encoded(component.match)
-        elif component.match_type == _DEFAULT:
-            name = encoded(None)
-        elif component.match_type == _ANY:
-            name = None
-        else:
-            # As Kafka answers it.
-            raise UnknownServerError("a filter's component matches by a name, the default, or any name")
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY):
+            raise InvalidRequestError(f"Unknown match type {component.match_type}")
+        if (component.match_type == _EXACT) != (component.match is not None):
+            raise InvalidRequestError("a component that matches a name has to have one, and no other component may")
+        name = None if component.match_type == _ANY else encoded(component.match)
         if kind == "":
             raise InvalidRequestError("Unexpected empty filter component entity type")
         if kind not in _KINDS:
