@@ -308,8 +308,11 @@ class Broker:
         quotas = ClientQuotas(
             self.environment.clock,
             asyncio.get_running_loop().call_later,
-            quota_window(settings, "quota"),
-            quota_window(settings, "controller.quota"),
+            quota_window(settings),
+            QuotaWindow(
+                settings.get_int("controller.quota.window.num"),
+                settings.get_int("controller.quota.window.size.seconds") * 1000,
+            ),
             self._quotas_enabled,
         )
         self.dispatch.on_channel_closed(quotas.channel_closed)
@@ -731,10 +734,8 @@ class Broker:
         self.environment.executors.close()
 
 
-def quota_window(settings: BrokerSettings, prefix: str) -> QuotaWindow:
-    return QuotaWindow(
-        settings.get_int(f"{prefix}.window.num"), settings.get_int(f"{prefix}.window.size.seconds") * 1000
-    )
+def quota_window(settings: BrokerSettings) -> QuotaWindow:
+    return QuotaWindow(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds") * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.

@@ -67,7 +67,7 @@ class Server:
         self.started = time.monotonic()
         self.environment = environment or system_environment(_THREADS)
         self.broker = Broker(settings, self.environment, on_progress=self._progress, on_fatal=self._fatal)
-        self.quotas = ConnectionQuotas(window=quota_window(settings, "quota"))
+        self.quotas = ConnectionQuotas(window=quota_window(settings))
         overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)

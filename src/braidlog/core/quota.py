@@ -121,6 +121,11 @@ class TokenBucket:
         self._refill(now_ms)
         self.tokens -= tokens
 
+    def measure(self, now_ms: int) -> float:
+        """What is in the bucket now."""
+        self._refill(now_ms)
+        return self.tokens
+
     def throttle_ms(self, now_ms: int) -> int:
         """How long until the bucket is not below zero any more."""
         self._refill(now_ms)

@@ -16,8 +16,9 @@ invents client ids takes neither memory nor the others' counts.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from braidlog.broker.quotas.quota_table import AppliedQuota, QuotaTable
@@ -47,6 +48,8 @@ _SWEEP_EVERY_S: Final = 60.0
 # Sensors, and clients whose quotas are looked up.
 MOST_SENSORS: Final = 20_000
 MOST_CLIENTS: Final = 20_000
+# Sensors of each kind that metrics tell of.
+MOST_SHOWN: Final = 500
 
 # Requests between brokers; a follower's fetch is told by its replica id.
 _EXEMPT: Final = frozenset(
@@ -282,8 +285,13 @@ class ClientQuotas(RequestQuotas):
         return int(self._clock.monotonic() * 1000.0)
 
     @property
-    def sensors(self) -> Iterable[QuotaSensor]:
+    def sensors(self) -> Collection[QuotaSensor]:
         return self._sensors.values()
+
+    def last_used(self, key: str) -> list[QuotaSensor]:
+        """Those of one kind of quota that were used last: no more than metrics can be shown for."""
+        of_kind = (sensor for sensor in self._sensors.values() if sensor.key == key)
+        return heapq.nlargest(MOST_SHOWN, of_kind, key=lambda sensor: sensor.last_used_ms)
 
     @property
     def throttled(self) -> int:

@@ -272,6 +272,19 @@ def test_invented_client_ids_take_neither_memory_nor_the_counts_of_others(
     assert world.produce(busy, 9_000_000, "busy") > 0
 
 
+def test_metrics_tell_of_those_that_were_used_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_quotas, "MOST_SHOWN", 3)
+    world.set("clients/<default>", producer_byte_rate=1_000_000, consumer_byte_rate=1)
+    for number in range(10):
+        world.advance(0.1)
+        world.produce(FakeChannel(), 2_000_000, str(number))
+    world.produce(FakeChannel(), 20_000_000, "9")
+    shown = world.quotas.last_used("producer_byte_rate")
+    assert [sensor.client_id for sensor in shown] == ["9", "8", "7"]
+    assert (shown[0].throttles, shown[0].throttle_ms) == (1, 12_000)
+    assert len(world.quotas.sensors) == 20
+
+
 def test_a_stop_lets_go_of_all(world: World) -> None:
     world.set("clients/app", producer_byte_rate=1)
     channel = FakeChannel()
