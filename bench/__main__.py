@@ -25,6 +25,7 @@ from bench.scenarios import (
     latency,
     lifetime,
     perftest,
+    quotas,
     replication,
     replication_costs,
     scale,
@@ -55,12 +56,13 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "transactions": transactions.measure,
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
+    "quotas": quotas.measure,
 }
 ALL = (*list(SCENARIOS)[:10], *THROUGHPUT, *list(SCENARIOS)[10:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security brokers with other listeners.
+# security brokers with other listeners, quotas waits for its windows.
 CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "fairness", *CLUSTERS)
+ASKED_FOR = ("security", "fairness", "quotas", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

@@ -28,6 +28,7 @@ TITLES = {
     "replication": "Replication: three brokers, three replicas",
     "replication_costs": "What replication costs",
     "security": "TLS and logins, and what they leave of plain text",
+    "quotas": "Quotas: a client with one, and another beside it",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}
 MISSING = "–"
