@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
-from tools.peers.kafka import run_tool
+from tools.peers.kafka import free_port, run_tool
 
 from braidlog.client import admin as ours
 from braidlog.client.admin import ANYBODY, DEFAULT, Admin, QuotaEntity, QuotaFilter, QuotaKey
@@ -31,6 +31,7 @@ from braidlog.wire.generated.metadata import MetadataRequest
 from support import confluent, kafka_python
 from support.broker import Broker, StartBroker
 from support.raw import RawConnection
+from support.raw_logins import log_in
 
 DEADLINE_S = 60.0
 # One whole second and the one that is under way.
@@ -191,6 +192,35 @@ def test_the_time_of_requests(broker: Broker, admin: Admin) -> None:
         for _ in range(20):
             answer: Any = connection.ask("Metadata", 12, MetadataRequest(topics=None))
             assert answer.throttle_time_ms == 0
+
+
+def test_users_are_those_of_logins(start_broker: StartBroker) -> None:
+    """Whatever a client calls itself, and before it has logged in it is nobody's."""
+    port, plain = free_port(), free_port()
+    start_broker(
+        {
+            **SHORT_WINDOW,
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{port}",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="a" user_bob="b";'
+            ),
+        }
+    )
+    with Admin(bootstrap_servers=f"127.0.0.1:{plain}", client_id="admin") as admin:
+        limit(admin, QuotaEntity(user="ann"), request_percentage=0.001)
+        limit(admin, QuotaEntity(user="ANONYMOUS", client_id="raw"), request_percentage=0.001)
+
+        def throttle_ms(user: str, password: str) -> int:
+            with log_in(port, user, password) as connection:
+                answer: Any = connection.ask("Metadata", 12, MetadataRequest(topics=None))
+                return int(answer.throttle_time_ms)
+
+        assert throttle_ms("ann", "a") > 0
+        assert throttle_ms("bob", "b") == 0
+        # More specific than the user's.
+        limit(admin, QuotaEntity(user="ann", client_id=DEFAULT), request_percentage=100_000)
+        assert throttle_ms("ann", "a") == 0
 
 
 def test_new_connections_of_an_address(broker: Broker, admin: Admin) -> None:

@@ -51,7 +51,7 @@ MOST_CLIENTS: Final = 20_000
 # Sensors of each kind that metrics tell of.
 MOST_SHOWN: Final = 500
 
-# Requests between brokers; a follower's fetch is told by its replica id.
+# Requests between brokers, and logins, whose user is not known yet; a follower's fetch is told by its replica id.
 _EXEMPT: Final = frozenset(
     (
         ApiKey.LEADER_AND_ISR,
@@ -61,6 +61,8 @@ _EXEMPT: Final = frozenset(
         ApiKey.WRITE_TXN_MARKERS,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
     )
 )
 _PRODUCE: Final = int(ApiKey.PRODUCE)

@@ -223,6 +223,41 @@ async def test_a_first_fetch_that_is_held_leaves_no_session(broker: AskedBroker)
     assert len(broker.parts.sessions) == 0
 
 
+@on_broker
+async def test_a_followers_fetch_is_not_held(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await broker.ask(produce_of("t", 60_000), 9)
+    await alter(broker, entry({"user": "ANONYMOUS"}, consumer_byte_rate=1, request_percentage=0.000001))
+    for _ in range(3):
+        assert (await broker.ask(fetch_of("t", replica_id=7), 12)).throttle_time_ms == 0
+    assert (await broker.ask(fetch_of("t"), 12)).throttle_time_ms > 0
+
+
+@on_broker
+async def test_what_was_not_sent_is_not_shown_as_fetched(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await broker.ask(produce_of("t", 60_000), 9)
+    await alter(broker, entry({"user": "ANONYMOUS"}, consumer_byte_rate=1))
+    assert (await broker.ask(fetch_of("t"), 12)).throttle_time_ms > 0
+    assert broker.parts.replica_manager.meters["t"].bytes_out == 0
+
+
+@on_broker
+async def test_a_produce_without_an_answer_is_held(broker: AskedBroker) -> None:
+    await broker.create("t")
+    await alter(broker, entry({"client-id": "test"}, producer_byte_rate=10_000))
+    silent = asyncio.ensure_future(broker.ask(produce_of("t", 150_000, acks=0), 9))
+    await asyncio.sleep(0.1)
+    assert broker.parts.client_quotas.throttled == 1
+    began = asyncio.get_running_loop().time()
+    # The answer that this test takes for the produce's is that of the next request.
+    following = asyncio.ensure_future(broker.ask(MetadataRequest(topics=[]), 9))
+    await asyncio.wait([silent, following], return_when=asyncio.FIRST_COMPLETED)
+    assert asyncio.get_running_loop().time() - began > 4
+    following.cancel()
+    await asyncio.gather(silent, following, return_exceptions=True)
+
+
 @on_broker_with({"quota.window.num": "3", "quota.window.size.seconds": "2"})
 async def test_the_window_is_a_setting(broker: AskedBroker) -> None:
     await broker.create("t")
