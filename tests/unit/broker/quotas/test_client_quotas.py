@@ -13,25 +13,31 @@ from braidlog.broker.quotas.client_quotas import ClientQuotas
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.core.clock import ManualClock
 from braidlog.core.quota import DEFAULT_WINDOW
-from braidlog.net.exchange import Exchange
+from braidlog.net.channel import Channel, FrameHandler
+from braidlog.net.exchange import Exchange, Part
+from braidlog.net.memory import MemoryBudget
+from braidlog.net.round import Round
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.fetch import FetchResponse
 from braidlog.wire.generated.metadata import MetadataResponse
 from braidlog.wire.generated.produce import ProduceResponse
 
 
-class FakeChannel:
+class FakeChannel(Channel):
+    """A channel of a user that sends nothing."""
+
     def __init__(self, principal: str = "ann") -> None:
+        super().__init__(FrameHandler(), Round(self), MemoryBudget(1 << 20), "PLAINTEXT", "10.0.0.9")
         self.principal = principal
-        self.peer_host = "10.0.0.9"
-        self.closed = False
-        self.throttled = False
 
-    def throttle(self) -> None:
-        self.throttled = True
+    def call_soon(self, callback: object) -> None:
+        pass
 
-    def end_throttle(self) -> None:
-        self.throttled = False
+    def send(self, parts: list[Part]) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
 
 
 class Timer:
@@ -72,11 +78,11 @@ class World:
         asyncio.run(self.quotas.image_changed(ClusterImage(), delta))
 
     def exchange(
-        self, channel: Any, api: ApiKey = ApiKey.PRODUCE, size: int = 0, client_id: str | None = "app"
+        self, channel: Channel, api: ApiKey = ApiKey.PRODUCE, size: int = 0, client_id: str | None = "app"
     ) -> Exchange:
         return Exchange(channel, api, 9, 1, client_id, self.clock.monotonic(), None, self.quotas, size)
 
-    def produce(self, channel: Any, size: int, client_id: str | None = "app") -> int:
+    def produce(self, channel: Channel, size: int, client_id: str | None = "app") -> int:
         response = ProduceResponse()
         self.quotas.charge(self.exchange(channel, size=size, client_id=client_id), response)
         return response.throttle_time_ms
@@ -230,7 +236,7 @@ def test_addresses_are_told_to_whoever_accepts_connections(world: World) -> None
 
 def test_a_channel_that_closes_is_forgotten(world: World) -> None:
     world.set("clients/app", producer_byte_rate=1)
-    channel: Any = FakeChannel()
+    channel = FakeChannel()
     world.produce(channel, 1_000)
     assert world.quotas.throttled == 1
     world.quotas.channel_closed(channel)
