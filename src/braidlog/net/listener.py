@@ -254,7 +254,9 @@ class Listener:
     def _sweep(self) -> None:
         oldest = time.monotonic() - self._max_idle_s
         for connection in list(self._connections.values()):
-            if connection.last_active < oldest and not connection.waits_for_broker:
+            if connection.last_active < oldest and (
+                not connection.waits_for_broker or connection.was_left_while_throttled()
+            ):
                 self.closed_idle += 1
                 connection.close("idle longer than connections.max.idle.ms")
         self._schedule_sweep()

@@ -161,6 +161,23 @@ def test_a_throttled_connection_is_not_idle_and_holds_up_no_stop() -> None:
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
+def test_a_throttled_connection_whose_peer_has_left_is_closed_in_the_end() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
+        async with listening(ConnectionQuotas(), 0.2, closed) as listener:
+            _, writer = await echo(listener.port)
+            (connection,) = listener._connections.values()
+            connection.throttle()
+            assert not connection.was_left_while_throttled()
+            # Behind a request that is not read.
+            writer.write(b"\x00\x00\x00\x05hello")
+            await close(writer)
+            await closed.wait()
+            assert listener.closed_idle == 1
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
 def test_connections_over_the_limit_wait_for_others_to_leave() -> None:
     async def main() -> None:
         quotas = ConnectionQuotas()
