@@ -26,6 +26,7 @@ from bench.scenarios import (
     latency,
     lifetime,
     perftest,
+    quotas,
     replication,
     replication_costs,
     scale,
@@ -57,12 +58,13 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "transactions": transactions.measure,
     "perftest": perftest.measure,
     "cold": latency.measure_cold,
+    "quotas": quotas.measure,
 }
 ALL = (*list(SCENARIOS)[:11], *THROUGHPUT, *list(SCENARIOS)[11:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security and idle connections brokers with other listeners.
+# security and idle connections brokers with other listeners, quotas waits for its windows.
 CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "idle_connections", "fairness", *CLUSTERS)
+ASKED_FOR = ("security", "idle_connections", "fairness", "quotas", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

@@ -83,9 +83,20 @@ class Requester:
     """One connection, one request at a time."""
 
     def __init__(
-        self, port: int, host: str = "127.0.0.1", timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+        self,
+        port: int,
+        host: str = "127.0.0.1",
+        timeout_s: float = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        *,
+        client_id: str = "bench",
+        source: str | None = None,
     ) -> None:
-        plain = socket.create_connection((host, port), timeout=timeout_s)
+        """`source` is the address that the connection comes from."""
+        self._client_id = client_id
+        plain = socket.create_connection(
+            (host, port), timeout=timeout_s, source_address=None if source is None else (source, 0)
+        )
         self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
         self._correlation = 0
 
@@ -105,7 +116,7 @@ class Requester:
 
     def ask(self, key: int, version: int, body: bytes) -> Reply:
         self._correlation += 1
-        head = struct.pack(">hhi", key, version, self._correlation) + text("bench")
+        head = struct.pack(">hhi", key, version, self._correlation) + text(self._client_id)
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", receive(self._socket, 4))
         reply = Reply(receive(self._socket, size))

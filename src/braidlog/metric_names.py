@@ -23,6 +23,7 @@ class Metric(NamedTuple):
 _TOPIC: Final = ("topic",)
 _PARTITION: Final = ("topic", "partition")
 _REQUEST: Final = ("request",)
+_CLIENT: Final = ("user", "client_id")
 _LISTENER: Final = ("listener",)
 
 _ROWS: Final = (
@@ -75,6 +76,35 @@ _ROWS: Final = (
      "Share of time, 0 to 1, in which no request was worked on; the one event loop does both.",
      "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"),
     # Connections, by listener.
+    # Quotas: of clients that have one, those that used it last.
+    ("kafka_server_produce_byte_rate", GAUGE, _CLIENT, "Bytes a second that count against the quota of producing.",
+     "kafka.server:type=Produce,attribute=byte-rate"),
+    ("kafka_server_produce_throttle_time_ms_total", COUNTER, _CLIENT,
+     "Milliseconds that producers were told to wait.", "kafka.server:type=Produce,attribute=throttle-time"),
+    ("kafka_server_fetch_byte_rate", GAUGE, _CLIENT, "Bytes a second that count against the quota of fetching.",
+     "kafka.server:type=Fetch,attribute=byte-rate"),
+    ("kafka_server_fetch_throttle_time_ms_total", COUNTER, _CLIENT,
+     "Milliseconds that consumers were told to wait.", "kafka.server:type=Fetch,attribute=throttle-time"),
+    ("kafka_server_request_request_time", GAUGE, _CLIENT,
+     "Time spent on requests that counts against its quota, in percent of the event loop's.",
+     "kafka.server:type=Request,attribute=request-time"),
+    ("kafka_server_request_throttle_time_ms_total", COUNTER, _CLIENT,
+     "Milliseconds that clients were told to wait because of the time of their requests.",
+     "kafka.server:type=Request,attribute=throttle-time"),
+    ("kafka_server_request_exempt_request_time", GAUGE, (),
+     "Time spent on requests that no quota counts, in percent of the event loop's; 0 while there are no quotas.",
+     "kafka.server:type=Request,attribute=exempt-request-time"),
+    ("kafka_server_controllermutation_mutation_rate", GAUGE, _CLIENT,
+     "Partitions created and deleted a second that count against the quota.",
+     "kafka.server:type=ControllerMutation,attribute=mutation-rate"),
+    ("kafka_server_controllermutation_tokens", GAUGE, _CLIENT,
+     "Partitions that may be created or deleted now; below 0 none until it is 0 again.",
+     "kafka.server:type=ControllerMutation,attribute=tokens"),
+    ("kafka_server_controllermutation_throttle_time_ms_total", COUNTER, _CLIENT,
+     "Milliseconds that clients were told to wait with changes of topics.",
+     "kafka.server:type=ControllerMutation,attribute=throttle-time"),
+    ("braidlog_throttled_connections", GAUGE, (), "Connections that are not read from now because of a quota.", ""),
+    ("braidlog_quota_sensors", GAUGE, (), "Users and client ids that are counted against a quota.", ""),
     ("kafka_server_socket_server_metrics_connection_count", GAUGE, _LISTENER, "Open connections.",
      "kafka.server:type=socket-server-metrics,attribute=connection-count"),
     ("kafka_server_socket_server_metrics_connection_creation_total", COUNTER, _LISTENER, "Connections accepted.",
@@ -94,7 +124,8 @@ _ROWS: Final = (
     ("kafka_network_socketserver_expiredconnectionskilledcount", COUNTER, (),
      "Connections closed for being idle, or for being used after the session of their login.",
      "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount"),
-    ("braidlog_connections_refused_total", COUNTER, ("reason",), "Connections closed at once, over a limit.", ""),
+    ("braidlog_connections_refused_total", COUNTER, ("reason",),
+     "Connections closed: at once over a limit, after a delay over a rate.", ""),
     ("kafka_network_socketserver_memorypoolused", GAUGE, (), "Bytes of requests that are received or worked on.",
         "kafka.network:type=SocketServer,name=MemoryPoolUsed"),
     ("kafka_network_socketserver_memorypoolavailable", GAUGE, (), "Bytes that further requests may take.",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from braidlog.client.admin import Admin
+from braidlog.client import Producer as OurProducer
+from braidlog.client.admin import Admin, NewTopic, QuotaEntity
 from braidlog.client.errors import AuthenticationFailed
 from braidlog.metric_names import CATALOGUE, HISTOGRAM
 from support.broker import Broker, start_braidlog
@@ -59,18 +60,42 @@ def test_groups_and_transactions_are_counted(watched: Broker) -> None:
 
 
 def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
-    """Save those that have nothing to tell on a broker without topics, requests, logins or ZooKeeper."""
+    """Save those that have nothing to tell on a broker without topics, requests, logins, quotas or ZooKeeper."""
     text = page(watched, "/metrics")
     silent = {
         name
         for name, metric in CATALOGUE.items()
-        if set(metric.labels) & {"topic", "request", "error", "state"}
+        if set(metric.labels) & {"topic", "request", "error", "state", "client_id"}
         or (metric.kind == HISTOGRAM and metric.labels)
         or "zookeeper" in name
         or "authentication" in name
     }
     missing = [name for name in CATALOGUE if name not in silent and f"# TYPE {name} " not in text]
     assert missing == []
+
+
+def test_quotas_are_shown_for_those_who_use_them(tmp_path: Path) -> None:
+    with (
+        start_braidlog(tmp_path / "data", {"braidlog.http.listen": "127.0.0.1:0"}) as broker,
+        Admin(bootstrap_servers=broker.bootstrap, client_id="admin") as admin,
+        OurProducer(bootstrap_servers=broker.bootstrap, client_id="busy") as producer,
+    ):
+        admin.create_topics([NewTopic("t", partitions=1)]).raise_for_errors()
+        quotas: dict[str, float | None] = {"producer_byte_rate": 1000.0, "request_percentage": 1_000_000.0}
+        admin.alter_client_quotas({QuotaEntity(client_id="busy"): quotas}).raise_for_errors()
+        producer.send("t", bytes(50_000)).result(30)
+        text = page(broker, "/metrics")
+        values = {
+            name: float(line.rpartition(" ")[2])
+            for name in ("produce_byte_rate", "produce_throttle_time_ms_total", "request_request_time")
+            for line in text.splitlines()
+            if line.startswith(f'kafka_server_{name}{{user="",client_id="busy"}}')
+        }
+        assert 4_000 < values["produce_byte_rate"] <= 6_000
+        assert values["produce_throttle_time_ms_total"] > 10_000
+        assert values["request_request_time"] > 0
+        assert "braidlog_throttled_connections 1" in text
+        admin.alter_client_quotas({QuotaEntity(client_id="busy"): dict.fromkeys(quotas)}).raise_for_errors()
 
 
 def test_logins_are_counted_by_listener(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from braidlog.broker.handlers.records.produce import ProduceHandler
 from braidlog.broker.jobs import JobRunner
 from braidlog.broker.local_control_channel import LocalControlChannel
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.quotas.client_quotas import ClientQuotas
 from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.broker.requests.dispatch import Dispatch
 from braidlog.broker.requests.handler_pool import CONVERSIONS, RequestHandlerPool
@@ -54,6 +55,7 @@ from braidlog.controller.controller import Controller
 from braidlog.controller.requests import AlterPartitionResult, PartitionChange
 from braidlog.core.errors import FatalError, StorageFault
 from braidlog.core.protocol_errors import CoordinatorLoadInProgressError, UnsupportedVersionError
+from braidlog.core.quota import QuotaWindow
 from braidlog.core.tasks import Tasks
 from braidlog.core.timeout_queue import TimeoutQueues
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
@@ -208,6 +210,8 @@ class Broker:
 
             deleted = DeletedTopics(self.session, self.metadata_cache, self.control_channel, self.tasks)
             epochs.on_first_request = deleted.look
+        self.client_quotas = self._make_client_quotas(settings)
+        self.metadata_cache.add_listener(self.client_quotas)
         self.config_changes = ConfigChangeListener(self.session, self.metadata_cache, self.tasks)
         # From here on, and not only once this broker is registered: until then logs are loaded, and others may be
         # waited for. A session that ends meanwhile takes the watch with it.
@@ -312,6 +316,24 @@ class Broker:
         found = [{} if node is None else decode_config(path, node.data) for path, node in zip(at, nodes, strict=True)]
         self.settings.apply_dynamic(*found)
         self.logs.apply_settings(storage_settings(self.settings.current))
+
+    def _make_client_quotas(self, settings: BrokerSettings) -> ClientQuotas:
+        quotas = ClientQuotas(
+            self.environment.clock,
+            asyncio.get_running_loop().call_later,
+            quota_window(settings),
+            QuotaWindow(
+                settings.get_int("controller.quota.window.num"),
+                settings.get_int("controller.quota.window.size.seconds") * 1000,
+            ),
+            self._quotas_enabled,
+        )
+        self.dispatch.on_channel_closed(quotas.channel_closed)
+        return quotas
+
+    def _quotas_enabled(self, enabled: bool) -> None:
+        """Where there are none, requests are not counted."""
+        self.dispatch.quotas = self.client_quotas if enabled else None
 
     def _make_controller(self) -> Controller:
         return Controller(
@@ -706,6 +728,7 @@ class Broker:
         self.ready = False
         self.round.run()
         await self.tasks.close()
+        self.client_quotas.stop()
         await self.controller.stop()
         await self.control_channel.stop()
         if self.coordination.is_cluster:
@@ -722,6 +745,10 @@ class Broker:
         await loop.run_in_executor(self.environment.executors.of("loading"), close)
         await self.coordination.close()
         self.environment.executors.close()
+
+
+def quota_window(settings: BrokerSettings) -> QuotaWindow:
+    return QuotaWindow(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds") * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.

@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Final
 from braidlog import __version__
 from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.broker.coordinators.coordinators import Coordinators
+from braidlog.broker.quotas.client_quotas import ClientQuotas, QuotaSensor
+from braidlog.cluster.quota_entities import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from braidlog.core.protocol_errors import name_of
 from braidlog.core.time_slice import run_in_slices
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
@@ -111,6 +118,7 @@ def broker_metrics(server: Server) -> MetricsRegistry:
     _requests(registry, server)
     _connections(registry, server)
     _authorizer(registry, server.broker.authorizer)
+    _quotas(registry, server.broker.client_quotas)
     _partitions(registry, server)
     _logs(registry, server)
     _controller(registry, server)
@@ -196,7 +204,10 @@ def _connections(registry: MetricsRegistry, server: Server) -> None:
                     yield (listener.name,), read(listener.tls)
 
         registry.read_each(f"kafka_server_socket_server_metrics_{name}_total", logins)
-    registry.read_each("braidlog_connections_refused_total", lambda: [(("limit",), server.quotas.refused)])
+    registry.read_each(
+        "braidlog_connections_refused_total",
+        lambda: [(("limit",), server.quotas.refused), (("rate",), server.quotas.throttled)],
+    )
     memory = server.broker.memory
     pools = {"requests": memory.requests, "conversions": memory.conversions}
     registry.read("kafka_network_socketserver_memorypoolused", lambda: memory.requests.used)
@@ -217,6 +228,36 @@ def _connections(registry: MetricsRegistry, server: Server) -> None:
     registry.read(
         "braidlog_malformed_requests_total", lambda: server.limits.malformed + server.broker.dispatch.malformed
     )
+
+
+def _quotas(registry: MetricsRegistry, quotas: ClientQuotas) -> None:
+    def used(key: str, read: Callable[[QuotaSensor], float]) -> Callable[[], Samples]:
+        def samples() -> Samples:
+            for sensor in quotas.last_used(key):
+                yield (sensor.user, sensor.client_id), read(sensor)
+
+        return samples
+
+    def rate(sensor: QuotaSensor) -> float:
+        return sensor.rate.per_second(quotas.now_ms())
+
+    def tokens(sensor: QuotaSensor) -> float:
+        assert sensor.bucket is not None
+        return sensor.bucket.measure(quotas.now_ms())
+
+    for kind, key, measured in (
+        ("produce", PRODUCER_BYTE_RATE, "byte_rate"),
+        ("fetch", CONSUMER_BYTE_RATE, "byte_rate"),
+        ("request", REQUEST_PERCENTAGE, "request_time"),
+        ("controllermutation", CONTROLLER_MUTATION_RATE, "mutation_rate"),
+    ):
+        registry.read_each(f"kafka_server_{kind}_{measured}", used(key, rate))
+        throttled = used(key, lambda sensor: sensor.throttle_ms)
+        registry.read_each(f"kafka_server_{kind}_throttle_time_ms_total", throttled)
+    registry.read_each("kafka_server_controllermutation_tokens", used(CONTROLLER_MUTATION_RATE, tokens))
+    registry.read("kafka_server_request_exempt_request_time", lambda: quotas.exempt.per_second(quotas.now_ms()))
+    registry.read("braidlog_throttled_connections", lambda: quotas.throttled)
+    registry.read("braidlog_quota_sensors", lambda: len(quotas.sensors))
 
 
 def _partitions(registry: MetricsRegistry, server: Server) -> None:

@@ -10,15 +10,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.allocator import give_back_memory
-from braidlog.broker.broker import Broker
+from braidlog.broker.broker import Broker, quota_window
 from braidlog.broker.broker_metrics import LoopLag, http_pages
 from braidlog.broker.environment import Environment, system_environment
+from braidlog.cluster.quota_entities import CONNECTION_CREATION_RATE, QuotaEntity, decoded
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
@@ -30,7 +31,7 @@ from braidlog.core.slices import FileSlice
 from braidlog.core.types import Endpoint
 from braidlog.net.channel import Channel
 from braidlog.net.connection import ConnectionLimits
-from braidlog.net.connection_quotas import ConnectionQuotas, addresses_of
+from braidlog.net.connection_quotas import ConnectionQuotas, addresses_of, host_addresses, is_address
 from braidlog.net.http import HttpServer
 from braidlog.net.listener import Listener, bind
 from braidlog.storage.dirs.log_dir_loader import LoadProgress
@@ -66,7 +67,7 @@ class Server:
         self.started = time.monotonic()
         self.environment = environment or system_environment(_THREADS)
         self.broker = Broker(settings, self.environment, on_progress=self._progress, on_fatal=self._fatal)
-        self.quotas = ConnectionQuotas()
+        self.quotas = ConnectionQuotas(window=quota_window(settings))
         overrides = connection_overrides(settings.get_str("max.connections.per.ip.overrides"))
         self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses_of(overrides))
         self.broker.settings.on_change(self._settings_changed)
@@ -123,6 +124,7 @@ class Server:
             ports = [int(sock.getsockname()[1]) for sock in sockets]
             advertised = _advertised(listeners, dict(zip(names, ports, strict=True)))
             await self.broker.prepare(listeners.inter_broker, listeners.protocols[listeners.inter_broker])
+            self.broker.client_quotas.follow_ips(self._limit_host_rate)
             self.environment.executors.start([_COLD_READS])
             for sock in sockets:
                 # Who hears of this broker can connect at once, and is answered a little later.
@@ -410,6 +412,25 @@ class Server:
                 self.quotas.set_host_limits(settings.get_int("max.connections.per.ip"), addresses)
 
         self.environment.executors.run("name look-ups", lambda: addresses.update(addresses_of(overrides)), done)
+
+    def _limit_host_rate(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """A quota of an address, or of a host, whose addresses are looked up off the loop."""
+        assert entity.ip is not None
+        host = decoded(entity.ip)
+        if host is None or is_address(host):
+            self.quotas.set_host_rate(host, quotas.get(CONNECTION_CREATION_RATE))
+            return
+        addresses: list[str] = []
+
+        def done(problem: Exception | None) -> None:
+            if problem is not None:
+                log.error("the connection rate of %s stays as it was: %s", host, problem)
+            # It may have changed again meanwhile.
+            now = self.broker.client_quotas.table.get(entity)
+            for address in addresses:
+                self.quotas.set_host_rate(address, now.get(CONNECTION_CREATION_RATE))
+
+        self.environment.executors.run("name look-ups", lambda: addresses.extend(host_addresses(host)), done)
 
     def _warm(self, part: FileSlice, done: object) -> None:
         """Bring a cold file range into the page cache off the loop."""

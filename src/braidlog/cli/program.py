@@ -41,6 +41,7 @@ NOUNS: Final = {
     "brokers": "the brokers of a cluster, and which of them answer",
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "users": "who may log in with SCRAM, and with which password",
+    "quotas": "how much users, client ids and addresses may use",
     "tokens": "delegation tokens, with which programs log in in a user's name",
     "acls": "who may do what to topics, groups and other resources",
     "certs": "certificates for trying TLS out",

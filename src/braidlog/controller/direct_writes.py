@@ -1,4 +1,5 @@
-"""What any broker writes into the store by itself: config overrides, SCRAM users, topics created on first use.
+"""What any broker writes into the store by itself: config overrides, SCRAM users, client quotas, topics created on
+first use.
 
 Nothing here is fenced by the controller epoch. Each write depends on the versions of the nodes that it was decided on,
 and is decided again where one of them has changed meanwhile. Overrides come with a notification under /config/changes,
@@ -27,9 +28,11 @@ from braidlog.cluster.store import (
     Operation,
     SetData,
     StoreError,
+    ensure_path,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import configs, scram_credentials, topics
+from braidlog.controller import client_quotas, configs, scram_credentials, topics
+from braidlog.controller.client_quotas import EntityChanges
 from braidlog.controller.plan import ControllerContext, Plan, Put, Remove, Step
 from braidlog.controller.requests import (
     ConfigChanges,
@@ -112,6 +115,43 @@ class DirectWrites:
                 continue
             return results
         raise RequestTimedOutError("the same users were changed again and again by others; try again")
+
+    async def alter_client_quotas(
+        self, requests: Sequence[EntityChanges], validate_only: bool = False
+    ) -> list[ProtocolError | None]:
+        """What became of each entity's changes, in their order."""
+        results: list[ProtocolError | None] = []
+        for piece in pieces(requests, lambda each: len(each.changes), _RESOURCES_IN_A_PIECE, _ENTRIES_IN_A_PIECE):
+            results += await self._alter_quotas(piece, validate_only)
+        if not validate_only and None in results:
+            await purge_notices(self._store(), paths.CONFIG_CHANGES, self._clock)
+        return results
+
+    async def _alter_quotas(self, requests: Sequence[EntityChanges], validate_only: bool) -> list[ProtocolError | None]:
+        store = self._store()
+        entities: dict[str, None] = {}
+        parents: dict[str, None] = {}
+        for each in requests:
+            try:
+                entity = client_quotas.entity_named(dict(each.names))
+            except ProtocolError:
+                continue  # `alter` says so in its result
+            entities[entity.path] = None
+            parents[paths.config(entity.path.rpartition("/")[0])] = None
+        for _ in range(_ATTEMPTS):
+            current, versions = await self._read(store, list(entities))
+            steps, results = client_quotas.alter(current, requests, validate_only)
+            if not steps:
+                return results
+            for parent in parents:
+                # `/config/users/U/clients` is there from the first quota of the user's clients on.
+                await ensure_path(store, parent)
+            try:
+                await self._commit(store, steps, versions)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            return results
+        raise RequestTimedOutError("the same quotas were changed again and again by others; try again")
 
     async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[NewTopicResult]:
         """Write the assignments of new topics. Their leaders are elected by the controller, a little later."""

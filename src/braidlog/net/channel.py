@@ -3,7 +3,10 @@
 No further request of a peer is handled while
 
     muted      one of its requests needs time (a waiting fetch, a topic creation)
+    throttled  its client is over a quota: it was answered, and its next requests wait for some time (KIP-219)
     backlogged     it has not read the answers to the earlier ones
+
+A throttled channel is muted as well, and stays so until both are over.
 
 What the transport is (a socket, TLS over a socket, a simulated connection) is the subclass's matter.
 """
@@ -70,6 +73,7 @@ class Channel:
         self.max_frame = 0
         self.closed = False
         self.muted = False
+        self.throttled = False
         self.backlogged = False
         # Bytes of answers that the transport has not taken: in `_out`, and in what the subclass was given to send.
         self.unsent = 0
@@ -94,6 +98,15 @@ class Channel:
     def mute(self) -> None:
         """The request in progress needs time (a waiting fetch, a topic creation): hold the peer's next ones."""
         self.muted = True
+
+    def throttle(self) -> None:
+        """The peer's client is over a quota: hold its next requests until `end_throttle`."""
+        self.muted = True
+        self.throttled = True
+
+    def end_throttle(self) -> None:
+        self.throttled = False
+        self.resume_if_ready()
 
     def on_finished(self) -> None:
         """Some exchange finished: queue every reply whose turn has come."""
@@ -139,7 +152,7 @@ class Channel:
                 return
             self.backlogged = False
         if self.muted:
-            if self._open:
+            if self._open or self.throttled:
                 return
             self.muted = False
         self.resume()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -51,6 +52,8 @@ _PRODUCE: Final = int(ApiKey.PRODUCE)
 
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+# Where there is none, the peer's end is seen when its host resets the connection.
+_POLLRDHUP: Final = getattr(select, "POLLRDHUP", 0)
 
 # Reads a cold file range into the page cache off the loop, then calls back on it.
 Warm = Callable[[FileSlice, Callable[[], None]], None]
@@ -326,7 +329,20 @@ class Connection(Channel):
     @property
     def waits_for_broker(self) -> bool:
         """Whether the peer has asked for something that this side has not done yet."""
-        return len(self._open) > 0 or self._in_turns or self.waits_for_memory
+        return len(self._open) > 0 or self._in_turns or self.waits_for_memory or self.throttled
+
+    def was_left_while_throttled(self) -> bool:
+        """Whether the peer has closed its end; reading would tell, but not before the throttle is over."""
+        if not self.throttled:
+            return False
+        poll = select.poll()
+        poll.register(self.fd, _POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def end_throttle(self) -> None:
+        # It could not send meanwhile, so it was not idle.
+        self.last_active = time.monotonic()
+        super().end_throttle()
 
     def _wait_for_turn(self) -> None:
         if not self._in_turns:

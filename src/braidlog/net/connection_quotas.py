@@ -3,6 +3,8 @@
     max.connections                 in all, or on one listener     over it, accepting waits for another to leave
     max.connection.creation.rate    in all, or on one listener     over it, accepting is delayed
     max.connections.per.ip          from one address               over it, a connection is closed at once
+    connection_creation_rate        from one address, or from      over it, a connection is closed after a delay,
+                                    each (a quota of ips)          and nothing that comes with it is read
 
 Where there are several listeners, the one between brokers is protected: limits of the whole broker do not hold it
 up, and its connections push out those of others that were quiet for longest.
@@ -10,6 +12,7 @@ up, and its connections push out those of others that were quiet for longest.
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -17,9 +20,13 @@ from typing import Final
 
 from braidlog.config.log_settings import MAX_INT
 from braidlog.core.errors import UserError
+from braidlog.core.quota import DEFAULT_WINDOW, QuotaWindow, SampledRate
 
 # Waiting for a connection to close, not for time to pass.
 UNTIL_ROOM: Final = float("inf")
+
+# Addresses whose rate is measured; beyond it those that sent nothing within the window are forgotten, or all.
+_MOST_MEASURED: Final = 10_000
 
 
 class CreationRate:
@@ -62,11 +69,29 @@ class _ListenerQuota:
         self.rate = CreationRate(clock)
 
 
+class _MeasuredHost:
+    """How fast connections come from one address."""
+
+    __slots__ = ("last_ms", "rate")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self.rate = SampledRate(window)
+        self.last_ms = 0
+
+
 class ConnectionQuotas:
     """Shared by all listeners, which ask it before each accept; its limits may change at any time."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, window: QuotaWindow = DEFAULT_WINDOW) -> None:
+        """`window` is what the rates of addresses are measured over."""
         self._clock = clock
+        self._window = window
+        # Connections per second that may come from an address; None where there is no quota.
+        self._host_rates: dict[str, float] = {}
+        self._default_host_rate: float | None = None
+        self._measured: dict[str, _MeasuredHost] = {}
+        # Closed after a delay because they came too fast from their address.
+        self.throttled = 0
         self.most = MAX_INT
         self.most_per_host = MAX_INT
         # Addresses as text -> connections.
@@ -109,6 +134,17 @@ class ConnectionQuotas:
         self.most_per_host = most
         self.overrides = dict(overrides or {})
 
+    def set_host_rate(self, host: str | None, per_second: float | None) -> None:
+        """The quota of an address, or with None that of each address without one; None takes it away."""
+        if host is None:
+            self._default_host_rate = per_second
+        elif per_second is None:
+            self._host_rates.pop(host, None)
+        else:
+            self._host_rates[host] = per_second
+        if self._default_host_rate is None:
+            self._measured = {each: found for each, found in self._measured.items() if each in self._host_rates}
+
     def _limits_changed(self) -> None:
         self._tell_excess()
         for tell in self.on_room:
@@ -125,6 +161,38 @@ class ConnectionQuotas:
         return delay if listener.protected else max(delay, self._rate.delay_s())
 
     # --- accepted
+
+    def host_delay_s(self, name: str, host: str) -> float:
+        """Count a connection that was accepted against the rate of its address: 0, or how long until it is closed.
+
+        One that is closed does not count, so that whoever tries again and again is let in as often as it may be.
+        """
+        quota = self._host_rates.get(host, self._default_host_rate)
+        if quota is None:
+            return 0.0
+        now_ms = int(self._clock() * 1000.0)
+        measured = self._measured.get(host)
+        if measured is None:
+            if len(self._measured) >= _MOST_MEASURED:
+                self._forget_hosts(now_ms)
+            measured = self._measured[host] = _MeasuredHost(self._window)
+        measured.last_ms = now_ms
+        measured.rate.record(1.0, now_ms)
+        throttle_ms = min(measured.rate.throttle_ms(quota, now_ms), self._window.sample_ms)
+        if throttle_ms <= 0:
+            return 0.0
+        measured.rate.record(-1.0, now_ms)
+        # It was accepted all the same.
+        self._listeners[name].rate.spend()
+        self._rate.spend()
+        self.throttled += 1
+        return throttle_ms / 1000.0
+
+    def _forget_hosts(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self._window.length_ms
+        self._measured = {host: found for host, found in self._measured.items() if found.last_ms > oldest_ms}
+        if len(self._measured) >= _MOST_MEASURED:
+            self._measured = {}
 
     def admit(self, name: str, host: str) -> bool:
         """Count a connection that was accepted; False where it is one too many of its address and has to go."""
@@ -161,13 +229,25 @@ class ConnectionQuotas:
                 tell()
 
 
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def addresses_of(counts: Mapping[str, int]) -> dict[str, int]:
     """max.connections.per.ip.overrides by address: connections are known by those, people also write names. Blocks."""
     by_address: dict[str, int] = {}
     for host, count in counts.items():
         try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            by_address.update(dict.fromkeys(host_addresses(host), count))
         except OSError as problem:
             raise UserError(f"max.connections.per.ip.overrides: cannot find the host {host}: {problem}") from problem
-        by_address.update((str(address[0]), count) for *_, address in found)
     return by_address
+
+
+def host_addresses(host: str) -> list[str]:
+    """Raises OSError for a host that nobody knows. Blocks."""
+    return [str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]

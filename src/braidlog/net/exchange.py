@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.core.clock import Clock
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.core.slices import FileSlice
@@ -45,6 +47,32 @@ class RequestTimes:
         self.remote.record((now - worked) * 1000.0)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RequestQuotas:
+    """Counts what requests took of their clients' quotas, and throttles who is over one; the broker has one where any
+    quota is set."""
+
+    def charge(self, exchange: Exchange, response: Message) -> None:
+        """The request is about to be answered: count it, and tell the client in the response how long it is held."""
+        raise NotImplementedError
+
+    def charge_unanswered(self, exchange: Exchange) -> None:
+        """The request is done and has no response."""
+        raise NotImplementedError
+
+    def charge_fetch(self, exchange: Exchange, size: int) -> int:
+        """A consumer's fetch found so many bytes: how many milliseconds it is throttled for, and then gets none."""
+        raise NotImplementedError
+
+    def charge_exempt(self, exchange: Exchange) -> None:
+        """The request serves the cluster itself: its time is counted, but held against nobody."""
+        raise NotImplementedError
+
+    def most_fetch_bytes(self, exchange: Exchange) -> int:
+        """A fetch of more would be throttled for certain."""
+        raise NotImplementedError
+
+
 class Exchange:
     """A request being answered; the responder that handlers and coordinators answer.
 
@@ -55,15 +83,19 @@ class Exchange:
     __slots__ = (
         "api_key",
         "channel",
+        "charged",
         "client_id",
         "correlation_id",
         "error_response",
         "finished",
         "handled",
         "parts",
+        "quotas",
         "request",
         "reserved",
+        "size",
         "started",
+        "throttle_ms",
         "times",
         "version",
     )
@@ -77,7 +109,10 @@ class Exchange:
         client_id: str | None,
         started: float,
         times: RequestTimes | None = None,
+        quotas: RequestQuotas | None = None,
+        size: int = 0,
     ) -> None:
+        """`size` is that of the request's frame."""
         self.channel = channel
         self.api_key = api_key
         self.version = version
@@ -85,6 +120,12 @@ class Exchange:
         self.client_id = client_id
         self.started = started
         self.times = times
+        self.quotas = quotas
+        self.size = size
+        # Whether it was counted against its client's quotas before it was answered.
+        self.charged = False
+        # What its handler found that the client has to wait, by a quota of its own (topic changes).
+        self.throttle_ms = 0
         # For `fail`; set by the dispatch that hands the request to its handler.
         self.request: Message | None = None
         self.error_response: MakeErrorResponse | None = None
@@ -98,6 +139,8 @@ class Exchange:
     def answer(self, response: Message) -> None:
         if self.finished:
             raise RuntimeError(f"request {self.correlation_id} (api {self.api_key}) was answered twice")
+        if self.quotas is not None:
+            self.quotas.charge(self, response)
         self.parts = encode_response(self.api_key, self.version, self.correlation_id, response).parts()
         self.finished = True
         self.request = None
@@ -122,5 +165,7 @@ class Exchange:
 
     def finish_silently(self) -> None:
         """The protocol has no reply here (Produce with acks=0)."""
+        if self.quotas is not None:
+            self.quotas.charge_unanswered(self)
         self.finished = True
         self.channel.on_finished()

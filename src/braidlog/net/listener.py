@@ -92,8 +92,8 @@ class Listener:
         self._authenticate = authenticate
         # Connections that are not in TLS yet; a dict as an ordered set.
         self._handshakes: dict[int, TlsHandshake] = {}
-        # Whose handshake failed, until they are closed.
-        self._refused: dict[int, TlsSocket] = {}
+        # Whose handshake failed, or that came too fast from their address, until they are closed.
+        self._refused: dict[int, TlsSocket | socket.socket] = {}
         self._connections: dict[int, Connection] = {}
         self._accepting = False
         # Accepting goes on when another connection has left.
@@ -158,6 +158,13 @@ class Listener:
             self._loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
     def _admit(self, sock: socket.socket, host: str) -> None:
+        delay = self._quotas.host_delay_s(self.name, host)
+        if delay > 0:
+            # It looks like a slow accept to the client, which tries again no sooner.
+            fd = sock.fileno()
+            self._refused[fd] = sock
+            self._loop.call_later(delay, self._close_refused, fd)
+            return
         if not self._quotas.admit(self.name, host):
             log.info("refused a connection from %s: it has as many as max.connections.per.ip allows", host)
             sock.close()
@@ -247,7 +254,9 @@ class Listener:
     def _sweep(self) -> None:
         oldest = time.monotonic() - self._max_idle_s
         for connection in list(self._connections.values()):
-            if connection.last_active < oldest and not connection.waits_for_broker:
+            if connection.last_active < oldest and (
+                not connection.waits_for_broker or connection.was_left_while_throttled()
+            ):
                 self.closed_idle += 1
                 connection.close("idle longer than connections.max.idle.ms")
         self._schedule_sweep()

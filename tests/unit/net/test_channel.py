@@ -32,6 +32,51 @@ def test_while_muted_no_further_frame_is_handled(world: World) -> None:
     assert world.receive() == b"donenextlast"
 
 
+def test_while_throttled_no_further_frame_is_handled_but_replies_are_sent(world: World) -> None:
+    world.connection.throttle()
+    world.send(frame(b"next"))
+    assert world.handler.frames == []
+    world.connection.end_throttle()
+    world.turn()
+    assert world.handler.frames == [b"next"]
+    assert world.receive() == b"next"
+
+
+def test_a_throttle_that_begins_with_a_reply_holds_what_came_with_it(world: World) -> None:
+    world.handler.hold = True
+    world.send(frame(b"slow") + frame(b"next"))
+    world.handler.hold = False
+    world.connection.throttle()
+    reply(world.handler.pending[0], [b"done"])
+    world.turn()
+    assert world.receive() == b"done"
+    assert world.handler.frames == [b"slow"]
+    assert world.connection.waits_for_broker
+    assert world.connection.open_exchanges == 0
+    world.connection.last_active = 0.0
+    world.connection.end_throttle()
+    world.turn()
+    assert world.connection.last_active > 0.0
+    assert world.handler.frames == [b"slow", b"next"]
+    assert world.receive() == b"next"
+
+
+def test_the_end_of_a_throttle_does_not_unmute_a_request_in_progress(world: World) -> None:
+    world.handler.hold = True
+    world.send(frame(b"slow") + frame(b"next"))
+    world.connection.throttle()
+    world.connection.end_throttle()
+    world.turn()
+    assert world.handler.frames == [b"slow"]
+
+
+def test_a_throttled_channel_can_be_closed(world: World) -> None:
+    world.connection.throttle()
+    world.connection.close("gone")
+    world.connection.end_throttle()
+    assert world.connection.closed
+
+
 def test_replies_keep_the_order_of_requests(world: World) -> None:
     channel = world.connection
     first, second = (Exchange(channel, 0, 0, number, None, 0.0) for number in (1, 2))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from braidlog.core.errors import UserError
-from braidlog.net.connection_quotas import UNTIL_ROOM, ConnectionQuotas, addresses_of
+from braidlog.net import connection_quotas
+from braidlog.net.connection_quotas import UNTIL_ROOM, ConnectionQuotas, addresses_of, is_address
 
 
 class Time:
@@ -114,6 +115,58 @@ def test_the_listener_between_brokers_is_not_held_up_by_the_brokers_limits(time:
     assert exceeded == [(False, True)], "others have to make room"
     quotas.set_listener_limits("INTERNAL", most=1)
     assert quotas.delay_s("INTERNAL") == UNTIL_ROOM, "its own limit counts"
+
+
+def test_the_rate_of_one_address(quotas: ConnectionQuotas, time: Time) -> None:
+    quotas.set_host_rate("10.0.0.1", 2)
+    # As many as come in the ten whole samples may come at once.
+    assert [quotas.host_delay_s("A", "10.0.0.1") for _ in range(20)] == [0] * 20
+    assert quotas.host_delay_s("A", "10.0.0.1") == pytest.approx(0.5)
+    assert quotas.throttled == 1
+    assert quotas.host_delay_s("A", "10.0.0.2") == 0
+    # Those that are closed do not count.
+    for _ in range(50):
+        assert 0 < quotas.host_delay_s("A", "10.0.0.1") <= 1
+    time.now += 11.0
+    assert quotas.host_delay_s("B", "10.0.0.1") == 0
+
+
+def test_the_rate_of_each_address_changes_at_run_time(quotas: ConnectionQuotas) -> None:
+    quotas.set_host_rate(None, 0.1)
+    quotas.set_host_rate("10.0.0.1", 1000)
+    assert quotas.host_delay_s("A", "10.0.0.2") == quotas.host_delay_s("A", "10.0.0.3") == 0
+    assert quotas.host_delay_s("A", "10.0.0.2") == 1.0, "no longer than a sample"
+    assert [quotas.host_delay_s("A", "10.0.0.1") for _ in range(100)] == [0] * 100
+    quotas.set_host_rate("10.0.0.1", None)
+    assert quotas.host_delay_s("A", "10.0.0.1") > 0, "what it did counts under the default"
+    quotas.set_host_rate(None, None)
+    assert quotas.host_delay_s("A", "10.0.0.2") == 0
+    quotas.set_host_rate(None, 0)
+    assert quotas.host_delay_s("A", "10.0.0.4") == 1.0
+
+
+def test_a_throttled_connection_takes_its_place_in_the_rate_of_all(quotas: ConnectionQuotas) -> None:
+    quotas.set_host_rate("10.0.0.1", 0)
+    quotas.set_limits(per_second=2)
+    for _ in range(2):
+        assert quotas.host_delay_s("A", "10.0.0.1") > 0
+    assert quotas.delay_s("A") > 0
+
+
+def test_addresses_that_are_measured_are_bounded(
+    quotas: ConnectionQuotas, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_quotas, "_MOST_MEASURED", 10)
+    quotas.set_host_rate(None, 1)
+    for number in range(100):
+        quotas.host_delay_s("A", f"10.0.1.{number}")
+        time.now += 0.5
+    assert len(quotas._measured) <= 23
+
+
+@pytest.mark.parametrize(("host", "expected"), [("127.0.0.1", True), ("::1", True), ("localhost", False)])
+def test_addresses_are_told_from_names(host: str, expected: bool) -> None:
+    assert is_address(host) is expected
 
 
 def test_host_names_are_looked_up_and_addresses_kept() -> None:

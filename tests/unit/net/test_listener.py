@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from braidlog.core.errors import UserError
+from braidlog.core.quota import QuotaWindow
 from braidlog.core.types import Endpoint
 from braidlog.net.channel import Channel, FrameHandler
 from braidlog.net.connection import ConnectionLimits
@@ -105,6 +107,73 @@ def test_one_host_gets_no_more_than_its_share() -> None:
             assert quotas.refused == 1
             await close(second)
             await close(writer)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_a_host_that_comes_too_fast_is_closed_after_a_delay() -> None:
+    async def main() -> None:
+        quotas = ConnectionQuotas(window=QuotaWindow(2, 100))
+        quotas.set_host_rate("127.0.0.1", 0)
+        async with listening(quotas) as listener:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(b"\x00\x00\x00\x05hello")
+            # With the request unread it is a reset.
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read(1) == b""
+            assert quotas.throttled == 1
+            assert quotas.open == listener.accepted == 0
+            await _gone(writer)
+            quotas.set_host_rate("127.0.0.1", None)
+            got, again = await echo(listener.port)
+            assert got == b"hello"
+            await close(again)
+            # One that still waits to be closed goes with the listener.
+            quotas.set_host_rate(None, 0)
+            _, late = await asyncio.open_connection("127.0.0.1", listener.port)
+        await _gone(late)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def _gone(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def test_a_throttled_connection_is_not_idle_and_holds_up_no_stop() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
+        async with listening(ConnectionQuotas(), 0.2, closed) as listener:
+            _, writer = await echo(listener.port)
+            (connection,) = listener._connections.values()
+            connection.throttle()
+            # Several sweeps.
+            await asyncio.sleep(0.5)
+            assert not closed.is_set()
+            assert listener.busy() == 0
+            connection.end_throttle()
+            await closed.wait()
+            assert listener.closed_idle == 1
+            await close(writer)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_a_throttled_connection_whose_peer_has_left_is_closed_in_the_end() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
+        async with listening(ConnectionQuotas(), 0.2, closed) as listener:
+            _, writer = await echo(listener.port)
+            (connection,) = listener._connections.values()
+            connection.throttle()
+            assert not connection.was_left_while_throttled()
+            # Behind a request that is not read.
+            writer.write(b"\x00\x00\x00\x05hello")
+            await close(writer)
+            await closed.wait()
+            assert listener.closed_idle == 1
 
     asyncio.run(asyncio.wait_for(main(), 20))
 

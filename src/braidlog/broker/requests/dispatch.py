@@ -22,7 +22,7 @@ from braidlog.core.protocol_errors import ProtocolError, UnsupportedVersionError
 from braidlog.core.tasks import Tasks
 from braidlog.core.time_slice import SlicedWork
 from braidlog.net.channel import Channel, FrameHandler
-from braidlog.net.exchange import Exchange, MakeErrorResponse, RequestTimes
+from braidlog.net.exchange import Exchange, MakeErrorResponse, RequestQuotas, RequestTimes
 from braidlog.wire.apis import API_VERSIONS, APIS, PRODUCE
 from braidlog.wire.errors import MalformedError, TooManyElementsError
 from braidlog.wire.generated.api_keys import ApiKey
@@ -128,6 +128,8 @@ class Dispatch(FrameHandler):
         self.malformed = 0
         # Writes what is staged; set where there is anything that stages.
         self.commit: Callable[[], None] | None = None
+        # Set while there are quotas of clients.
+        self.quotas: RequestQuotas | None = None
         # (api name, error code) -> how often; the metrics page reads it.
         self.errors: dict[tuple[str, int], int] = {}
         # Set while the broker stops: requests in progress finish, new ones find their connection closed.
@@ -170,6 +172,8 @@ class Dispatch(FrameHandler):
                 header.client_id,
                 self._clock.monotonic(),
                 route.times,
+                self.quotas,
+                end - start,
             )
             request = self._decoded(route, decode, reader, version)
             if request is None:

@@ -14,6 +14,7 @@ from braidlog.broker.coordinators.coordinators import ImageTopics
 from braidlog.broker.handlers.cluster.api_versions import ApiVersionsHandler
 from braidlog.broker.handlers.records.list_offsets import ListOffsetsHandler
 from braidlog.broker.handlers.topics.metadata import MetadataHandler
+from braidlog.broker.quotas.mutation_quotas import MutationQuotas
 from braidlog.broker.requests.dispatch import RespondingHandler, ReturningHandler, responding, returning
 from braidlog.cluster.legacy_offsets import LegacyOffsets
 from braidlog.wire.generated.api_keys import ApiKey
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest
     from braidlog.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
     from braidlog.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
+    from braidlog.wire.generated.alter_client_quotas import AlterClientQuotasRequest
     from braidlog.wire.generated.alter_configs import AlterConfigsRequest
     from braidlog.wire.generated.alter_partition import AlterPartitionRequest
     from braidlog.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.delete_records import DeleteRecordsRequest
     from braidlog.wire.generated.delete_topics import DeleteTopicsRequest
     from braidlog.wire.generated.describe_acls import DescribeAclsRequest
+    from braidlog.wire.generated.describe_client_quotas import DescribeClientQuotasRequest
     from braidlog.wire.generated.describe_cluster import DescribeClusterRequest
     from braidlog.wire.generated.describe_configs import DescribeConfigsRequest
     from braidlog.wire.generated.describe_delegation_token import DescribeDelegationTokenRequest
@@ -161,19 +164,27 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
 def _create_topics(broker: Broker) -> ReturningHandler[CreateTopicsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import CreateTopicsHandler
 
-    return CreateTopicsHandler(broker.controller, broker.settings, broker.authorizer, broker.create_topic_policy)
+    return CreateTopicsHandler(
+        broker.controller,
+        broker.settings,
+        broker.authorizer,
+        MutationQuotas(broker.client_quotas),
+        broker.create_topic_policy,
+    )
 
 
 def _delete_topics(broker: Broker) -> ReturningHandler[DeleteTopicsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import DeleteTopicsHandler
 
-    return DeleteTopicsHandler(broker.controller, broker.settings, broker.authorizer)
+    return DeleteTopicsHandler(
+        broker.controller, broker.settings, broker.authorizer, MutationQuotas(broker.client_quotas)
+    )
 
 
 def _create_partitions(broker: Broker) -> ReturningHandler[CreatePartitionsRequest]:
     from braidlog.broker.handlers.topics.topic_changes import CreatePartitionsHandler
 
-    return CreatePartitionsHandler(broker.controller, broker.authorizer)
+    return CreatePartitionsHandler(broker.controller, broker.authorizer, MutationQuotas(broker.client_quotas))
 
 
 def _describe_topic_partitions(broker: Broker) -> ReturningHandler[DescribeTopicPartitionsRequest]:
@@ -233,6 +244,23 @@ def _incremental_alter_configs(broker: Broker) -> ReturningHandler[IncrementalAl
 
     return IncrementalAlterConfigsHandler(
         broker.direct_writes, broker.config_changes, broker.broker_id, broker.authorizer, broker.alter_config_policy
+    )
+
+
+def _describe_client_quotas(broker: Broker) -> ReturningHandler[DescribeClientQuotasRequest]:
+    from braidlog.broker.handlers.cluster.client_quotas import DescribeClientQuotasHandler
+
+    return DescribeClientQuotasHandler(broker.client_quotas.table, broker.authorizer)
+
+
+def _alter_client_quotas(broker: Broker) -> ReturningHandler[AlterClientQuotasRequest]:
+    from braidlog.broker.handlers.cluster.client_quotas import AlterClientQuotasHandler
+
+    return AlterClientQuotasHandler(
+        broker.direct_writes,
+        broker.config_changes,
+        broker.authorizer,
+        lambda: broker.environment.executors.of("name look-ups"),
     )
 
 
@@ -533,6 +561,8 @@ RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
     ApiKey.LIST_GROUPS: _list_groups,
     ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
     ApiKey.DESCRIBE_ACLS: _describe_acls,

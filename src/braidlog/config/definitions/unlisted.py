@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from braidlog.config.definitions.quotas import QUOTAS, UNLIMITED
+from braidlog.config.definitions.quotas import UNLIMITED
 from braidlog.config.log_settings import MAX_LONG
 from braidlog.config.rules import at_least
 from braidlog.config.setting import BOOLEAN, HIGH, LONG, MEDIUM, STRING, Setting
+
+OBSOLETE: Final = "dropped with Kafka 3.0: set quotas of `<default>` client ids at run time"
 
 SETTINGS: Final = (
     Setting("super.users", STRING, "", MEDIUM,
@@ -23,10 +25,10 @@ SETTINGS: Final = (
     Setting("authorizer.zookeeper.url", STRING, None, MEDIUM,
         doc="ZooKeeper servers that hold the ACLs; has to be the same as zookeeper.connect.",
     ),
-    Setting("quota.producer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=QUOTAS, protects=UNLIMITED,
+    Setting("quota.producer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=OBSOLETE, protects=UNLIMITED,
         doc="Obsolete: bytes per second that a client may produce, where nothing is said of it.",
     ),
-    Setting("quota.consumer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=QUOTAS, protects=UNLIMITED,
+    Setting("quota.consumer.default", LONG, MAX_LONG, HIGH, rule=at_least(1), no_effect=OBSOLETE, protects=UNLIMITED,
         doc="Obsolete: bytes per second that a client may consume, where nothing is said of it.",
     ),
 )

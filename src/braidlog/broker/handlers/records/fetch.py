@@ -33,7 +33,7 @@ from braidlog.core.protocol_errors import (
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.time_slice import SlicedWork
 from braidlog.net.channel import Channel
-from braidlog.net.exchange import Exchange
+from braidlog.net.exchange import Exchange, RequestQuotas
 from braidlog.net.round import Round
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.follower_session import FollowerSession
@@ -170,6 +170,10 @@ class FetchHandler:
 
     def handle(self, request: FetchRequest, exchange: Exchange) -> None:
         version = exchange.version
+        if exchange.quotas is not None and _replica_id(request, version) < 0:
+            most = exchange.quotas.most_fetch_bytes(exchange)
+            request.max_bytes = min(request.max_bytes, most)
+            request.min_bytes = min(request.min_bytes, most)
         named = 0
         for topic in request.topics:
             named += len(topic.partitions)
@@ -457,6 +461,8 @@ class FetchHandler:
     # Answering
 
     def _finish(self, context: FetchContext, result: FetchReadResult, exchange: Exchange) -> None:
+        if exchange.quotas is not None and self._throttled(exchange.quotas, context, result, exchange):
+            return
         if exchange.version < WITHOUT_CONVERSION_FROM and result.size:
             exchange.channel.mute()
             conversion = _DownConversion(context.targets, result, exchange.version)
@@ -467,6 +473,29 @@ class FetchHandler:
             )
             return
         self._finish_converted(context, result, exchange)
+
+    def _throttled(
+        self, quotas: RequestQuotas, context: FetchContext, result: FetchReadResult, exchange: Exchange
+    ) -> bool:
+        """Whether the fetch was answered without data, since its client is over a quota; followers never are."""
+        if context.follower is not None:
+            quotas.charge_exempt(exchange)
+            return False
+        throttle_ms = quotas.charge_fetch(exchange, result.size)
+        if throttle_ms <= 0:
+            return False
+        for target, data in zip(context.targets, result.data, strict=True):
+            partition = self._registry.get(target.topic, target.index)
+            if partition is not None:
+                # It was read, but will not be sent.
+                partition.meter.bytes_out -= _size(data.records)
+        session_id = context.session_id
+        if context.session is not None and not context.incremental:
+            # The client takes an answer without partitions for the beginning of no session, and begins another.
+            self._sessions.drop(context.session)
+            session_id = 0
+        exchange.answer(FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id))
+        return True
 
     def _converted(
         self,

@@ -307,6 +307,11 @@ class FetchSessionCache:
                 target.mark()
         return FetchContext(dirty_targets(follower), session, True, follower)
 
+    def drop(self, session: FetchSession) -> None:
+        """Its client does not know of it."""
+        if self._sessions.pop(session.id, None) is not None:
+            session.close()
+
     def _begin(
         self, targets: list[FetchTarget], uses_ids: bool, replica_id: int, now: float, broker_epoch: int
     ) -> FetchSession | None:

@@ -1,4 +1,7 @@
-"""Topics come, grow and go: CreateTopics, CreatePartitions, DeleteTopics."""
+"""Topics come, grow and go: CreateTopics, CreatePartitions, DeleteTopics.
+
+Where the client has a quota of such changes, each topic that could be changed takes from it before it is (KIP-599).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,20 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
+from braidlog.broker.quotas.mutation_quotas import MutationQuotas
 from braidlog.cluster.image import ClusterImage
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.describe import describe_topic, topic_sources
 from braidlog.controller.controller import Controller
-from braidlog.controller.requests import NewPartitions, NewTopic, NewTopicResult, TopicRef
+from braidlog.controller.requests import (
+    DeletedTopicResult,
+    NewPartitions,
+    NewTopic,
+    NewTopicResult,
+    TopicRef,
+    TopicResult,
+)
+from braidlog.controller.topics import find
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidRequestError,
@@ -55,12 +67,14 @@ class CreateTopicsHandler:
         controller: Controller,
         settings: DynamicBrokerSettings,
         authorizer: Authorizer,
+        quotas: MutationQuotas,
         policy: CreateTopicPolicy | None = None,
     ) -> None:
         self._controller = controller
         self._settings = settings
         self._authorizer = authorizer
         self._policy = policy
+        self._quotas = quotas
 
     async def handle(self, request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in request.topics)
@@ -80,7 +94,19 @@ class CreateTopicsHandler:
                 else:
                     refused.append(_failed(topic.name, TopicAuthorizationFailedError("Authorization failed.")))
             await time_slice.yield_if_over()
-        results = await self._create(wanted, request.validate_only)
+        results: list[NewTopicResult] = []
+        quota = None if request.validate_only else self._quotas.of(exchange)
+        if quota is not None:
+            allowed: list[NewTopic] = []
+            checked = await self._create(wanted, True)
+            for topic_wanted, result in zip(wanted, checked, strict=True):
+                error = result.error or quota.spend(result.partitions)
+                if error is None:
+                    allowed.append(topic_wanted)
+                else:
+                    results.append(NewTopicResult(result.name, error))
+            wanted = allowed
+        results += await self._create(wanted, request.validate_only)
         describe = _ConfigDescriber(self._settings.current)
         answers: list[CreatableTopicResult] = []
         for result in results:
@@ -182,9 +208,10 @@ def _failed(name: str, error: ProtocolError) -> CreatableTopicResult:
 class CreatePartitionsHandler:
     """CreatePartitions (api 37): raise the number of partitions of topics; it never shrinks."""
 
-    def __init__(self, controller: Controller, authorizer: Authorizer) -> None:
+    def __init__(self, controller: Controller, authorizer: Authorizer, quotas: MutationQuotas) -> None:
         self._controller = controller
         self._authorizer = authorizer
+        self._quotas = quotas
 
     async def handle(self, request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
         if self._authorizer.enabled:
@@ -203,8 +230,21 @@ class CreatePartitionsHandler:
             else:
                 refused.append(_not_grown(topic.name, TopicAuthorizationFailedError("Authorization failed.")))
             await time_slice.yield_if_over()
+        results: list[TopicResult] = []
+        quota = None if request.validate_only else self._quotas.of(exchange)
+        if quota is not None:
+            allowed: list[NewPartitions] = []
+            checked = await self._controller.create_partitions(wanted, True)
+            for growth, result in zip(wanted, checked, strict=True):
+                error = result.error or quota.spend(result.added)
+                if error is None:
+                    allowed.append(growth)
+                else:
+                    results.append(TopicResult(result.name, error))
+            wanted = allowed
+        results += await self._controller.create_partitions(wanted, request.validate_only)
         answers: list[CreatePartitionsTopicResult] = []
-        for result in await self._controller.create_partitions(wanted, request.validate_only):
+        for result in results:
             answers.append(
                 CreatePartitionsTopicResult(
                     name=result.name,
@@ -235,19 +275,36 @@ def _assignments(topic: CreatePartitionsTopic) -> tuple[tuple[int, ...], ...] | 
 class DeleteTopicsHandler:
     """DeleteTopics (api 20): delete topics by name or, from v6 on, by id."""
 
-    def __init__(self, controller: Controller, settings: DynamicBrokerSettings, authorizer: Authorizer) -> None:
+    def __init__(
+        self, controller: Controller, settings: DynamicBrokerSettings, authorizer: Authorizer, quotas: MutationQuotas
+    ) -> None:
         self._controller = controller
         self._settings = settings
         self._authorizer = authorizer
+        self._quotas = quotas
 
     async def handle(self, request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
         wanted = _wanted(request, exchange.version)
         refused: list[DeletableTopicResult] = []
         # Where nothing is ever deleted the controller says so to everybody.
-        if self._authorizer.enabled and self._settings.current.get_bool("delete.topic.enable"):
+        is_enabled = self._settings.current.get_bool("delete.topic.enable")
+        if self._authorizer.enabled and is_enabled:
             _require_controller(self._controller)
             wanted, refused = await self._split_authorized(wanted, exchange)
-        results = await self._controller.delete_topics(wanted)
+        results: list[DeletedTopicResult] = []
+        quota = self._quotas.of(exchange) if is_enabled and self._controller.active else None
+        if quota is not None:
+            image = self._controller.image
+            allowed: list[TopicRef] = []
+            for ref in wanted:
+                topic = find(image, ref)
+                error = None if topic is None else quota.spend(len(topic.partitions))
+                if error is None or topic is None:
+                    allowed.append(ref)
+                else:
+                    results.append(DeletedTopicResult(topic.name, topic.topic_id, error))
+            wanted = allowed
+        results += await self._controller.delete_topics(wanted)
         time_slice = TimeSlice()
         answers: list[DeletableTopicResult] = []
         for result in results:

@@ -78,6 +78,14 @@ def test_epoch_minus_one_ends_a_session(sessions: FetchSessionCache) -> None:
     assert len(sessions) == 0
 
 
+def test_a_session_that_its_client_does_not_know_of_is_dropped(sessions: FetchSessionCache) -> None:
+    context = new_context(sessions, 0, 0, [target("a", 0)])
+    assert context.session is not None
+    sessions.drop(context.session)
+    sessions.drop(context.session)
+    assert len(sessions) == 0
+
+
 def test_a_full_cache_serves_without_a_session(sessions: FetchSessionCache) -> None:
     for _ in range(2):
         assert new_context(sessions, 0, 0, [target("a", 0)]).session_id > 0

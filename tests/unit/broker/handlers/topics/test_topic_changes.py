@@ -42,9 +42,17 @@ class Obliging:
         return [NewTopicResult(each.name, partitions=each.partitions, configs=each.configs) for each in requests]  # type: ignore[arg-type]
 
 
+def unlimited() -> Any:
+    class NoQuotas:
+        def of(self, exchange: Any) -> None:
+            return None
+
+    return NoQuotas()
+
+
 def test_very_many_are_created_in_order() -> None:
     controller: Any = Obliging()
-    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer())
+    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer(), unlimited())
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES]
     twice = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("c", "b", "c", "b")]
     request = CreateTopicsRequest(topics=[*twice, *topics], timeout_ms=1000)
@@ -56,7 +64,7 @@ def test_very_many_are_created_in_order() -> None:
 
 def test_topics_with_the_same_overrides_are_described_alike_and_others_are_not() -> None:
     controller: Any = Obliging()
-    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer())
+    handler = CreateTopicsHandler(controller, DynamicBrokerSettings(BrokerSettings({})), Authorizer(), unlimited())
     topics = [
         CreatableTopic(
             name=name,

@@ -1,0 +1,1 @@
+"""Quotas of clients on this broker: what was set, what each client has used of it, and who is held because of that."""
