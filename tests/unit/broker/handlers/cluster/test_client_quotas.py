@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from braidlog.broker.authorization.authorizer import AclAuthorizer
 from braidlog.core.protocol_errors import (
     NONE,
     ClusterAuthorizationFailedError,
     InvalidRequestError,
     UnsupportedVersionError,
 )
-from braidlog.security.acls import AclRules
 from braidlog.wire.generated.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
@@ -27,6 +25,7 @@ from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTop
 from braidlog.wire.generated.metadata import MetadataRequest
 from braidlog.wire.generated.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.asked_broker import AskedBroker, on_broker, on_broker_with
+from support.authorized_broker import authorizer_of
 from support.log_kit import batch
 
 Entity = Mapping[str, str | None]
@@ -150,7 +149,7 @@ async def test_each_entity_is_answered_for(broker: AskedBroker) -> None:
 
 @on_broker
 async def test_without_the_right_nothing_is_shown_or_changed(broker: AskedBroker) -> None:
-    broker.parts.authorizer = AclAuthorizer(AclRules(()))
+    broker.parts.authorizer = authorizer_of()
     assert await describe(broker) == ClusterAuthorizationFailedError.code
     assert await alter(broker, entry(U, producer_byte_rate=1)) == [ClusterAuthorizationFailedError.code]
 
