@@ -376,7 +376,7 @@ class Broker:
         if not key:
             return None
         from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager, prepare_tokens
-        from braidlog.controller.delegation_tokens import token_lifetimes
+        from braidlog.controller.users.delegation_tokens import token_lifetimes
         from braidlog.security.delegation_tokens import TokenSecret
         from braidlog.security.scram_credentials import UnknownUsers
 

@@ -17,7 +17,7 @@ from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.sources import load_settings
 from braidlog.controller.direct_writes import DirectWrites
-from braidlog.controller.scram_credentials import MECHANISMS, ScramChange, UserChanges
+from braidlog.controller.users.scram_credentials import MECHANISMS, ScramChange, UserChanges
 from braidlog.core.clock import SystemClock
 from braidlog.metrics import MetricsRegistry
 from braidlog.security import scram

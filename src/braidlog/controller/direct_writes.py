@@ -31,8 +31,7 @@ from braidlog.cluster.store import (
     ensure_path,
 )
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import client_quotas, configs, scram_credentials, topics
-from braidlog.controller.client_quotas import EntityChanges
+from braidlog.controller import configs, topics
 from braidlog.controller.plan import ControllerContext, Plan, Put, Remove, Step
 from braidlog.controller.requests import (
     ConfigChanges,
@@ -44,7 +43,9 @@ from braidlog.controller.requests import (
     ResourceType,
     pieces,
 )
-from braidlog.controller.scram_credentials import UserChanges
+from braidlog.controller.users import client_quotas, scram_credentials
+from braidlog.controller.users.client_quotas import EntityChanges
+from braidlog.controller.users.scram_credentials import UserChanges
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
 from braidlog.core.protocol_errors import ProtocolError, RequestTimedOutError, TopicAlreadyExistsError

@@ -181,6 +181,7 @@ class AclFilter(NamedTuple):
         )
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        """Whether the filter means rules about these resources, whatever else they say."""
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type == PatternType.MATCH:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 
 from braidlog.cluster import paths, records
-from braidlog.controller.client_quotas import EntityChanges, QuotaChange
 from braidlog.controller.requests import ConfigChange, ConfigChanges, ConfigResource, NewTopic
+from braidlog.controller.users.client_quotas import EntityChanges, QuotaChange
 from braidlog.core.clock import ManualClock
 from support.controller_harness import one_broker
 

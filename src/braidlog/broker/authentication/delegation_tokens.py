@@ -31,9 +31,9 @@ from braidlog.cluster.store import (
     ensure_path,
 )
 from braidlog.cluster.token_records import TokenInformation, decode_token, encode_token, token_change
-from braidlog.controller import delegation_tokens as rules
-from braidlog.controller.delegation_tokens import TokenLifetimes
 from braidlog.controller.direct_writes import purge_notices
+from braidlog.controller.users import delegation_tokens as rules
+from braidlog.controller.users.delegation_tokens import TokenLifetimes
 from braidlog.core.clock import Clock
 from braidlog.core.ids import id_text
 from braidlog.core.principal import Principal

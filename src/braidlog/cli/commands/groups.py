@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from braidlog.cli.commands import groups_describe, groups_reset
+from braidlog.cli.groups import describe as groups_describe
+from braidlog.cli.groups import reset_offsets as groups_reset
 from braidlog.cli.options import add_connection, add_output, connect
 from braidlog.cli.output import remark_failure, report, show
 from braidlog.cli.topic_selection import TopicSelection, group_name, parse_names, selected_partitions, topic_selection

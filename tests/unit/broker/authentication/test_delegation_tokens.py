@@ -14,8 +14,8 @@ from braidlog.cluster import paths
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.store import CoordinationStore, StoreUnavailableError
 from braidlog.cluster.token_records import decode_token, encode_token, token_change
-from braidlog.controller import delegation_tokens as rules
-from braidlog.controller.delegation_tokens import TokenLifetimes
+from braidlog.controller.users import delegation_tokens as rules
+from braidlog.controller.users.delegation_tokens import TokenLifetimes
 from braidlog.core.clock import ManualClock
 from braidlog.core.ids import random_id
 from braidlog.core.principal import Principal

@@ -12,8 +12,8 @@ from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.broker.quotas.quota_table import QuotaTable
 from braidlog.cluster.quota_entities import CLIENT_QUOTAS, CONNECTION_CREATION_RATE, QuotaEntity, decoded, encoded
-from braidlog.controller.client_quotas import CLIENT_ID, IP, USER, EntityChanges, QuotaChange
 from braidlog.controller.direct_writes import DirectWrites
+from braidlog.controller.users.client_quotas import CLIENT_ID, IP, USER, EntityChanges, QuotaChange
 from braidlog.core.protocol_errors import (
     NONE,
     InvalidRequestError,

@@ -10,7 +10,7 @@ from braidlog.broker.authentication.sasl_authenticator import SaslServerAuthenti
 from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.cluster.token_records import TokenInformation
-from braidlog.controller import delegation_tokens as rules
+from braidlog.controller.users import delegation_tokens as rules
 from braidlog.core.principal import USER, Principal
 from braidlog.core.protocol_errors import (
     DelegationTokenAuthDisabledError,

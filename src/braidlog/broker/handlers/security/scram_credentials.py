@@ -9,7 +9,7 @@ from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.handlers.store_problems import told_to_client
 from braidlog.controller.direct_writes import DirectWrites
-from braidlog.controller.scram_credentials import MECHANISMS, ScramChange, UserChanges
+from braidlog.controller.users.scram_credentials import MECHANISMS, ScramChange, UserChanges
 from braidlog.core.protocol_errors import (
     NONE,
     DuplicateResourceError,

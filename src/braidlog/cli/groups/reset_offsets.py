@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from braidlog.cli import reset_plan
-from braidlog.cli.commands.groups_describe import named_groups
+from braidlog.cli.groups.describe import named_groups
 from braidlog.cli.options import INT64_MAX, connect, offset_number, timestamp_ms
 from braidlog.cli.output import remark, remark_failure, show
 from braidlog.cli.reset_plan import Change, FileOffsets, ResetTarget

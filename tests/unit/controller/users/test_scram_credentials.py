@@ -10,7 +10,7 @@ import pytest
 from braidlog.cluster import paths, records
 from braidlog.cluster.image import user_entity
 from braidlog.controller.plan import Put
-from braidlog.controller.scram_credentials import ScramChange, UserChanges, alter
+from braidlog.controller.users.scram_credentials import ScramChange, UserChanges, alter
 from braidlog.core.protocol_errors import (
     DuplicateResourceError,
     ProtocolError,

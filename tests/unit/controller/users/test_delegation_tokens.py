@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from braidlog.config.broker import BrokerSettings
-from braidlog.controller import delegation_tokens as rules
-from braidlog.controller.delegation_tokens import TokenLifetimes, token_lifetimes
+from braidlog.controller.users import delegation_tokens as rules
+from braidlog.controller.users.delegation_tokens import TokenLifetimes, token_lifetimes
 from braidlog.core.principal import Principal
 from braidlog.core.protocol_errors import (
     DelegationTokenExpiredError,

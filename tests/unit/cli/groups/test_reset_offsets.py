@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.cli.commands import groups_reset
+from braidlog.cli.groups import reset_offsets as groups_reset
 from braidlog.cli.program import main
 
 NOWHERE = ("--bootstrap", "127.0.0.1:1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.cli.commands.groups_describe import offset_rows, show_members, show_state
+from braidlog.cli.groups.describe import offset_rows, show_members, show_state
 from braidlog.client.admin.groups import GroupDescription, GroupMember, GroupState, GroupType
 from braidlog.client.admin.lookup_strategies import CoordinatorNode
 from braidlog.client.admin.records import ListedOffset

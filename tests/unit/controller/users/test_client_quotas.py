@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from braidlog.cluster import paths, records
-from braidlog.controller.client_quotas import EntityChanges, QuotaChange, alter
 from braidlog.controller.plan import Put
+from braidlog.controller.users.client_quotas import EntityChanges, QuotaChange, alter
 from braidlog.core.protocol_errors import InvalidRequestError, ProtocolError
 
 

@@ -1,0 +1,1 @@
+"""Decides about users and clients: credentials, delegation tokens, quotas. Nothing here waits or looks at a clock."""
