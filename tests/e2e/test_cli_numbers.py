@@ -14,10 +14,10 @@ from support.broker import Broker
 from support.confluent import create_topic
 
 # The placeholder of an option says what it takes; a new one belongs into one of the two.
-NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "1:2,2:3"}
+NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "SIZE", "1:2,2:3"}
 WORDS = {
-    "ADDRESS", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME", "NAME=VALUE",
-    "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
+    "ADDRESS", "CLIENT-ID", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME",
+    "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL", "USER",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 
@@ -43,6 +43,7 @@ NEEDED = {
     ("users", "create"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
     ("users", "alter"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
     ("users", "delete"): ["nobody"],
+    ("quotas", "set"): ["--user", "nobody"],
     ("pipeline", "lag"): ["--group", "no-such-group"],
     ("pipeline", "replay"): ["/no/such/checkpoint", "--to-earliest"],
     ("log", "dump"): ["/no/such/file.log"],

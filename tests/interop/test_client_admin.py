@@ -319,19 +319,6 @@ def test_a_broker_without_access_control_is_told_of(admin: Admin) -> None:
             call()
 
 
-def test_a_broker_without_quotas_is_told_of(broker: Broker, admin: Admin) -> None:
-    if broker.is_kafka:
-        pytest.skip("Apache Kafka offers all of it")
-    user = ours.QuotaEntity(user="a")
-    calls: list[Callable[[], object]] = [
-        lambda: admin.describe_client_quotas(),
-        lambda: admin.alter_client_quotas({user: {"producer_byte_rate": 1.0}}),
-    ]
-    for call in calls:
-        with pytest.raises(errors.UnsupportedVersionError, match="does not offer"):
-            call()
-
-
 def test_what_confluent_creates_is_described_here(broker: Broker, admin: Admin, topic: str) -> None:
     theirs = confluent.admin(broker.bootstrap)
     theirs.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_entity(verb: argparse.ArgumentParser) -> None:
     for option, metavar, what in (
         ("user", "USER", "user"),
-        ("client-id", "ID", "client id"),
+        ("client-id", "CLIENT-ID", "client id"),
         ("ip", "ADDRESS", "address"),
     ):
         group = verb.add_mutually_exclusive_group()
@@ -95,7 +95,8 @@ def byte_rate(text: str) -> float:
     """`1MB`, `512KiB`, `1000000`; decimal units, or binary ones with an i."""
     match = _RATE.fullmatch(text)
     unit = _UNITS.get(match[2].lower()) if match else None
-    if match is None or unit is None:
+    # A number of very many digits is infinite as a float.
+    if match is None or unit is None or math.isinf(float(match[1]) * unit):
         raise argparse.ArgumentTypeError(
             f"{shortened(text)} is no rate: give bytes a second, such as 500000, 500kB, 1MB or 1MiB"
         )
