@@ -17,7 +17,8 @@ from support.confluent import create_topic
 NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "SIZE", "1:2,2:3"}
 WORDS = {
     "ADDRESS", "CLIENT-ID", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME",
-    "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL", "USER",
+    "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
+    "USER",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 

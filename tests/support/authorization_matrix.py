@@ -16,11 +16,14 @@ The table of probes is `authorization_probes.py`. It says once what each api ans
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Any, Final, NamedTuple
+
+from tools.protocol.generate import schemas
+from tools.protocol.model import Schema
 
 from braidlog.core.protocol_errors import ProtocolError
 from braidlog.security.acls import (
@@ -167,20 +170,25 @@ def _prefix(right: Right) -> str:
     return right.name.partition("-")[0] + "-"
 
 
+@cache
+def _schemas() -> dict[str, Schema]:
+    """By the module of their messages, whose compiled classes do not tell of their fields' types."""
+    return {f"braidlog.wire.generated.{schema.module}": schema for schema in schemas()}
+
+
 def from_plain(kind: type[Message], plain: Mapping[str, Any]) -> Message:
     """A message of dicts and lists."""
-    hints = typing.get_type_hints(kind.__init__)
-    return kind(**{key: _value(hints[key], value) for key, value in plain.items()})
+    fields = {each.name: each.type for each in _schemas()[kind.__module__].structs[kind.__name__].fields}
+    module = import_module(kind.__module__)
+    return kind(**{key: _value(getattr(module, fields[key], None), value) for key, value in plain.items()})
 
 
-def _value(hint: Any, value: Any) -> Any:
-    if isinstance(hint, types.UnionType) and value is not None:
-        (hint,) = [each for each in typing.get_args(hint) if each is not type(None)][:1]
+def _value(kind: type[Message] | None, value: Any) -> Any:
     if isinstance(value, list):
-        (item,) = typing.get_args(hint)
-        return [_value(item, each) for each in value]
+        return [_value(kind, each) for each in value]
     if isinstance(value, dict):
-        return from_plain(hint, value)
+        assert kind is not None
+        return from_plain(kind, value)
     return value
 
 
