@@ -44,7 +44,8 @@ class Place:
     def write(self, partitions: int, batches: int = BATCHES, **config: str) -> NumberedWriter:
         """A topic whose partitions hold `batches` batches of numbered records each."""
         create_topic(self.bootstrap, TOPIC, partitions, **config)
-        writer = NumberedWriter(self.bootstrap, {TOPIC: partitions})
+        # A flush sends at once. Before it nothing is sent, so that each is one batch, however slow the machine is.
+        writer = NumberedWriter(self.bootstrap, {TOPIC: partitions}, linger_ms=60_000)
         self.append(writer, batches)
         return writer
 
