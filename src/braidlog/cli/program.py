@@ -32,6 +32,7 @@ EXIT_USAGE: Final = 2
 NOUNS: Final = {
     "serve": "run a broker until it is stopped",
     "cluster": "run several brokers on one ZooKeeper, see how a cluster is",
+    "top": "what a cluster does right now: rates, lag, replicas out of sync",
     "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",

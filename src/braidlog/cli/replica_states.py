@@ -8,18 +8,27 @@ offline       its broker is down, or the directory of its log has failed
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.cli.output import remark_failure
 from braidlog.core.errors import BraidlogError
 from braidlog.core.protocol_errors import ClusterAuthorizationFailedError, ProtocolError
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import TopicPartition, address_text
 
 if TYPE_CHECKING:
     from braidlog.client.admin.admin import Admin
-    from braidlog.client.admin.topics import PartitionDescription
+    from braidlog.client.admin.cluster_description import BrokerDescription
+    from braidlog.client.admin.topics import PartitionDescription, TopicDescription
 
+# Of brokers.
+UP: Final = "up"
+# Registered, as one that was killed is until its session ends.
+NO_ANSWER: Final = "no answer"
+DOWN: Final = "down"
+
+# Of partitions and replicas.
 ONLINE: Final = "online"
 OFFLINE: Final = "offline"
 UNDER_REPLICATED: Final = "under-replicated"
@@ -55,6 +64,51 @@ def replica_states(
 def states_text(replicas: Iterable[Mapping[str, Any]]) -> str:
     """Of rows with a broker and its replica's state."""
     return ", ".join(f"{each['broker']} {each['state']}" for each in replicas)
+
+
+def partition_rows(
+    topics: Iterable[TopicDescription], up: Collection[int], logs: Mapping[int, Collection[TopicPartition]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic.name,
+            "partition": each.partition,
+            "state": partition_state(each),
+            "leader": each.leader,
+            "replicas": [
+                {"broker": broker, "state": state}
+                for broker, state in replica_states(topic.name, each, up, logs).items()
+            ],
+        }
+        for topic in topics
+        for each in topic.partitions
+    ]
+
+
+def broker_rows(
+    partitions: Iterable[dict[str, Any]], up: Mapping[int, BrokerDescription], silent: Collection[int] = ()
+) -> list[dict[str, Any]]:
+    """Those that are registered, and those that only hold replicas."""
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    not_online: Counter[int] = Counter()
+    for row in partitions:
+        leads[row["leader"]] += 1
+        for replica in row["replicas"]:
+            replicas[replica["broker"]] += 1
+            not_online[replica["broker"]] += replica["state"] != ONLINE
+    return [
+        {
+            "broker": broker,
+            "address": address_text(up[broker].host, up[broker].port) if broker in up else None,
+            "rack": up[broker].rack if broker in up else None,
+            "state": DOWN if broker not in up else NO_ANSWER if broker in silent else UP,
+            "leads": leads[broker],
+            "replicas": replicas[broker],
+            "not_online": not_online[broker],
+        }
+        for broker in sorted({*up, *replicas})
+    ]
 
 
 def broker_logs(

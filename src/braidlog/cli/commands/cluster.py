@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,26 +24,19 @@ from braidlog.cli.replica_states import (
     OFFLINE,
     ONLINE,
     UNDER_REPLICATED,
+    UP,
     broker_logs,
-    partition_state,
-    replica_states,
+    broker_rows,
+    partition_rows,
     states_text,
 )
 from braidlog.core.errors import UserError
-from braidlog.core.types import TopicPartition, address_text
 
 if TYPE_CHECKING:
-    from braidlog.client.admin.cluster_description import BrokerDescription
-    from braidlog.client.admin.topics import TopicDescription
     from braidlog.local_cluster.local_cluster import ClusterAddresses, LocalCluster
 
 DEFAULT_DATA: Final = "./cluster-data"
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
-
-UP: Final = "up"
-# Registered, as one that was killed is until its session ends.
-NO_ANSWER: Final = "no answer"
-DOWN: Final = "down"
 
 _MOST_BROKERS: Final = 100
 # Each broker has its own.
@@ -235,51 +227,6 @@ def run_status(options: argparse.Namespace) -> int:
     are_up = all(row["state"] == UP for row in brokers)
     is_well = are_up and described.controller_id is not None and all(map(_is_well, partitions))
     return 0 if is_well else 1
-
-
-def partition_rows(
-    topics: Iterable[TopicDescription], up: Collection[int], logs: Mapping[int, Collection[TopicPartition]]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": topic.name,
-            "partition": each.partition,
-            "state": partition_state(each),
-            "leader": each.leader,
-            "replicas": [
-                {"broker": broker, "state": state}
-                for broker, state in replica_states(topic.name, each, up, logs).items()
-            ],
-        }
-        for topic in topics
-        for each in topic.partitions
-    ]
-
-
-def broker_rows(
-    partitions: Iterable[dict[str, Any]], up: Mapping[int, BrokerDescription], silent: Collection[int] = ()
-) -> list[dict[str, Any]]:
-    """Those that are registered, and those that only hold replicas."""
-    leads: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    not_online: Counter[int] = Counter()
-    for row in partitions:
-        leads[row["leader"]] += 1
-        for replica in row["replicas"]:
-            replicas[replica["broker"]] += 1
-            not_online[replica["broker"]] += replica["state"] != ONLINE
-    return [
-        {
-            "broker": broker,
-            "address": address_text(up[broker].host, up[broker].port) if broker in up else None,
-            "rack": up[broker].rack if broker in up else None,
-            "state": DOWN if broker not in up else NO_ANSWER if broker in silent else UP,
-            "leads": leads[broker],
-            "replicas": replicas[broker],
-            "not_online": not_online[broker],
-        }
-        for broker in sorted({*up, *replicas})
-    ]
 
 
 def _is_well(row: dict[str, Any]) -> bool:
