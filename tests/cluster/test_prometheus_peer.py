@@ -28,7 +28,12 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus/braidlog.rules.yml"
 
 # Panels that have nothing to show while all is well, or on a cluster without transactions.
-QUIET = {"Time that replicas are out of sync", "Transactional ids", "Answers with an error"}
+QUIET = {
+    "Answers with an error",
+    "Refused connections and logins",
+    "Time that replicas are out of sync",
+    "Transactional ids",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

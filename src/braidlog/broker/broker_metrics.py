@@ -118,7 +118,7 @@ def broker_metrics(server: Server) -> MetricsRegistry:
     _connections(registry, server)
     _authorizer(registry, server.broker.authorizer)
     _quotas(registry, server.broker.client_quotas)
-    cluster_metrics(registry, server)
+    cluster_metrics(registry, server.broker)
     _logs(registry, server)
     _coordinators(registry, server.broker.coordinators)
     _process(registry, server)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.interbroker.replica_fetcher import ReplicaFetcher
     from braidlog.broker.interbroker.replica_fetcher_manager import FetcherId, ReplicaFetcherManager
-    from braidlog.broker.server import Server
 
 # Beyond the longest timeout: what its coordinator needs to notice and to abort.
 _LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
@@ -27,15 +26,14 @@ _REPLICA_MANAGER: Final = "kafka_server_replicamanager_"
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
-def cluster_metrics(registry: MetricsRegistry, server: Server) -> None:
+def cluster_metrics(registry: MetricsRegistry, broker: Broker) -> None:
     """Add them to the page of a broker that has started."""
-    broker = server.broker
-    _replica_manager(registry, server)
+    _replica_manager(registry, broker)
     _each_partition(registry, broker)
     _followers(registry, broker)
     _fetchers(registry, broker)
     _waiting(registry, broker)
-    _controller(registry, server)
+    _controller(registry, broker)
 
 
 def _led(broker: Broker) -> Iterator[Partition]:
@@ -60,15 +58,13 @@ def _is_at_min_isr(partition: Partition) -> bool:
     return len(partition.isr) == _min_isr(partition)
 
 
-def _replica_manager(registry: MetricsRegistry, server: Server) -> None:
-    broker = server.broker
-
+def _replica_manager(registry: MetricsRegistry, broker: Broker) -> None:
     def count(name: str, wanted: Callable[[Partition], bool]) -> None:
         registry.read(_REPLICA_MANAGER + name, lambda: sum(1 for each in _led(broker) if wanted(each)))
 
     def has_late_transaction(partition: Partition) -> bool:
         longest_ms = broker.settings.current.get_int("transaction.max.timeout.ms") + _LATE_TRANSACTION_MS
-        now_ms = server.environment.clock.wall_ms()
+        now_ms = broker.environment.clock.wall_ms()
         return partition.log is not None and partition.log.producer_state.has_late_transaction(now_ms, longest_ms)
 
     count("leadercount", lambda each: True)
@@ -228,8 +224,8 @@ def _waiting(registry: MetricsRegistry, broker: Broker) -> None:
     registry.read("kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", lambda: sessions.evicted)
 
 
-def _controller(registry: MetricsRegistry, server: Server) -> None:
-    controller = server.broker.controller
+def _controller(registry: MetricsRegistry, broker: Broker) -> None:
+    controller = broker.controller
     gauges = controller.gauges
     prefix = "kafka_controller_kafkacontroller_"
     registry.read(prefix + "activecontrollercount", lambda: gauges.active_controller_count)
