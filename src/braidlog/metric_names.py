@@ -25,6 +25,9 @@ _PARTITION: Final = ("topic", "partition")
 _REQUEST: Final = ("request",)
 _CLIENT: Final = ("user", "client_id")
 _LISTENER: Final = ("listener",)
+_REPLICA: Final = ("topic", "partition", "broker")
+# By Kafka's name of its thread, and the broker that it fetches from.
+_FETCHER: Final = ("clientid", "leader")
 
 _ROWS: Final = (
     # Records and bytes, by topic.
@@ -48,6 +51,7 @@ _ROWS: Final = (
     ("kafka_server_brokertopicmetrics_fetchmessageconversions_total", COUNTER, _TOPIC,
      "Records converted to an old format for an old consumer.",
      "kafka.server:type=BrokerTopicMetrics,name=FetchMessageConversionsPerSec"),
+    ("braidlog_acks_all_produces_total", COUNTER, _TOPIC, "Appends that were asked for with acks=all.", ""),
     ("kafka_server_brokertopicmetrics_replicationbytesin_total", COUNTER, (),
      "Bytes of records that were copied from leaders on other brokers.",
      "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec"),
@@ -171,6 +175,46 @@ _ROWS: Final = (
      "How often the controller did not store a change of in-sync replicas, or did not answer; it is proposed again "
      "where that makes sense.",
      "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec"),
+    ("kafka_server_replicamanager_reassigningpartitions", GAUGE, (),
+     "Partitions led here whose replicas are being moved.",
+     "kafka.server:type=ReplicaManager,name=ReassigningPartitions"),
+    ("kafka_server_replicamanager_produceridcount", GAUGE, (),
+     "Producer ids that the logs here remember, for idempotence and transactions.",
+     "kafka.server:type=ReplicaManager,name=ProducerIdCount"),
+    # Partitions that this broker leads.
+    ("kafka_cluster_partition_replicascount", GAUGE, _PARTITION, "Replicas of a partition led here.",
+     "kafka.cluster:type=Partition,name=ReplicasCount"),
+    ("kafka_cluster_partition_insyncreplicascount", GAUGE, _PARTITION, "Those of them that are in sync.",
+     "kafka.cluster:type=Partition,name=InSyncReplicasCount"),
+    ("kafka_cluster_partition_underreplicated", GAUGE, _PARTITION,
+     "1 for a partition led here with replicas out of sync; the others have no line.",
+     "kafka.cluster:type=Partition,name=UnderReplicated"),
+    ("kafka_cluster_partition_underminisr", GAUGE, _PARTITION,
+     "1 for a partition led here with fewer in sync than min.insync.replicas; the others have no line.",
+     "kafka.cluster:type=Partition,name=UnderMinIsr"),
+    ("kafka_cluster_partition_atminisr", GAUGE, _PARTITION,
+     "1 for a partition of several replicas led here with exactly min.insync.replicas in sync; the others have no "
+     "line.", "kafka.cluster:type=Partition,name=AtMinIsr"),
+    ("braidlog_replica_behind_records", GAUGE, _REPLICA,
+     "Records that a replica lacks which is not in sync with the leader here; no line before its first fetch.", ""),
+    ("braidlog_replica_behind_seconds", GAUGE, _REPLICA,
+     "Seconds since a replica that is not in sync last had everything, or since this broker leads.", ""),
+    ("braidlog_replica_silent_seconds", GAUGE, _REPLICA,
+     "Seconds since a replica that is not in sync last fetched, or since this broker leads.", ""),
+    # What this broker follows.
+    ("kafka_server_fetcherlagmetrics_consumerlag", GAUGE, ("clientid", "topic", "partition"),
+     "Records that a partition followed here is behind what its leader has committed.",
+     "kafka.server:type=FetcherLagMetrics,name=ConsumerLag"),
+    ("kafka_server_fetcherstats_requests_total", COUNTER, _FETCHER, "Fetches that were sent to the leader.",
+     "kafka.server:type=FetcherStats,name=RequestsPerSec"),
+    ("kafka_server_fetcherstats_bytes_total", COUNTER, _FETCHER, "Bytes of records that were copied from the leader.",
+     "kafka.server:type=FetcherStats,name=BytesPerSec"),
+    ("braidlog_replica_fetcher_wait_seconds_total", COUNTER, _FETCHER,
+     "Seconds that a fetcher waited for answers of the leader; while it is behind, the network's or the leader's.", ""),
+    ("braidlog_replica_fetcher_append_seconds_total", COUNTER, _FETCHER,
+     "Seconds that a fetcher spent on what answers brought; while it is behind, the disk's or this broker's.", ""),
+    ("braidlog_replica_fetcher_unreachable_seconds", GAUGE, _FETCHER,
+     "For how long the leader has not answered a fetcher; 0 while it does.", ""),
     ("kafka_server_replicafetchermanager_maxlag", GAUGE, (),
      "The most records that a partition followed here is behind what its leader has committed.",
      "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"),
@@ -187,9 +231,15 @@ _ROWS: Final = (
      "Partitions with a transaction that is open for longer than any may be: it hangs, see `transactions abort`.",
      "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"),
     ("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE, ("delayedoperation",),
-     "Requests that wait for an event (Fetch for records, Produce for replicas) or their deadline.",
+     "What waits for an event or its deadline: Fetch for records, Produce and DeleteRecords for replicas, Rebalance (a "
+     "group) for members.",
      "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize"),
     # Coordinators.
+    ("kafka_server_delayedfetchmetrics_expires_total", COUNTER, ("fetchertype",),
+     "Fetches that waited until their time was over.", "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec"),
+    ("kafka_server_delayedproducemetrics_expires_total", COUNTER, (),
+     "Appends with acks=all that were not on all in-sync replicas before their time was over.",
+     "kafka.server:type=DelayedProduceMetrics,name=ExpiresPerSec"),
     ("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, ("protocol", "state"),
      "Groups that are coordinated here.", "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups"),
     ("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, (), "Committed offsets of those groups.",
@@ -227,6 +277,8 @@ _ROWS: Final = (
     # The controller.
     ("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, (), "1 on the broker that is controller.",
      "kafka.controller:type=KafkaController,name=ActiveControllerCount"),
+    ("kafka_controller_kafkacontroller_activebrokercount", GAUGE, (), "Brokers that are registered.",
+     "kafka.controller:type=KafkaController,name=ActiveBrokerCount"),
     ("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, (), "Partitions without a leader.",
      "kafka.controller:type=KafkaController,name=OfflinePartitionsCount"),
     ("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", GAUGE, (),
@@ -249,6 +301,25 @@ _ROWS: Final = (
     ("kafka_controller_kafkacontroller_replicasineligibletodeletecount", GAUGE, (),
      "Replicas that cannot be deleted now: their broker or data directory is offline.",
      "kafka.controller:type=KafkaController,name=ReplicasIneligibleToDeleteCount"),
+    ("kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, (),
+     "Partitions that got a leader which was not in sync: acknowledged records may be lost.",
+     "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec"),
+    ("braidlog_leader_elections_total", COUNTER, (), "Partitions that got another leader from this controller.", ""),
+    ("kafka_controller_controllerstats_timems", HISTOGRAM, ("state",),
+     "Milliseconds that the controller worked on events of a kind; LeaderElection is a change of brokers, as in Kafka.",
+     "kafka.controller:type=ControllerStats,name={state}RateAndTimeMs"),
+    ("kafka_controller_controllereventmanager_eventqueuesize", GAUGE, (), "Events that wait for the controller.",
+     "kafka.controller:type=ControllerEventManager,name=EventQueueSize"),
+    ("kafka_controller_controllereventmanager_eventqueuetimems", HISTOGRAM, (),
+     "Milliseconds that events waited for the controller.",
+     "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs"),
+    ("kafka_controller_controllerchannelmanager_totalqueuesize", GAUGE, (),
+     "Requests to brokers that the controller has not sent, or that are not answered.",
+     "kafka.controller:type=ControllerChannelManager,name=TotalQueueSize"),
+    ("kafka_controller_controllerchannelmanager_queuesize", GAUGE, ("broker_id",), "Those to one broker.",
+     "kafka.controller:type=ControllerChannelManager,name=QueueSize"),
+    ("braidlog_controller_unreachable_seconds", GAUGE, ("broker_id",),
+     "For how long the controller has not reached a broker; 0 while it does.", ""),
     # The session with ZooKeeper; not on the embedded store.
     ("kafka_server_sessionexpirelistener_zookeepersyncconnects_total", COUNTER, (),
      "Connections to ZooKeeper that were established.",
@@ -274,6 +345,7 @@ _ROWS: Final = (
     # The process.
     ("kafka_server_kafkaserver_brokerstate", GAUGE, (), "1 starting, 2 recovering, 3 running, 6 stopping, 7 shut down.",
      "kafka.server:type=KafkaServer,name=BrokerState"),
+    ("braidlog_time_seconds", GAUGE, (), "What the broker's clock says, in seconds since 1970.", ""),
     ("braidlog_info", GAUGE, ("version", "broker_id", "cluster_id"), "Always 1; the labels say who this is.",
      "kafka.server:type=app-info"),
     ("braidlog_event_loop_lag_seconds", GAUGE, (), "How late the last timer of the event loop fired.", ""),

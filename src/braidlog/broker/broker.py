@@ -120,6 +120,7 @@ class Broker:
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
         self.ready = False
+        self.is_stopping = False
         self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
@@ -697,6 +698,7 @@ class Broker:
 
     async def leave(self) -> None:
         """While requests are still served: let other brokers take over what this one leads."""
+        self.is_stopping = True
         if not self.coordination.is_cluster or not self.has_session():
             return
         from braidlog.broker.interbroker.controller_channel import move_leaders_away

@@ -246,6 +246,7 @@ class ReplicaManager:
             # Its directory is offline now, and the partition without a log.
             self._require_manager().failures.fail(fault)
             partition.update_leader_and_isr(*role)
+        partition.reassigning = info.reassigning
         if info.leader_recovery_state and info.leader == self._broker_id:
             # As in Kafka 3.9 there is nothing to recover: the state ends with the next change of the ISR.
             log.warning(

@@ -73,6 +73,8 @@ class ReplicationContext:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
+        # Appends with acks=all whose request timed out before they were committed.
+        self.expired_produces = 0
         # Bytes that were copied from leaders, and by followers.
         self.bytes_in = 0
         self.bytes_out = 0
@@ -105,6 +107,8 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        # Replicas are being added or taken away.
+        self.reassigning = False
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
         # Fetches waiting for this partition to grow.
@@ -447,6 +451,10 @@ class Partition:
 
     def forget_deletion(self, done: Callable[[], None]) -> None:
         self._deletions = [each for each in self._deletions if each[1] is not done]
+
+    @property
+    def waiting_deletions(self) -> int:
+        return len(self._deletions)
 
     def _complete_deletions(self) -> None:
         waiting, self._deletions = self._deletions, []

@@ -376,3 +376,12 @@ def test_every_setting_takes_effect_while_the_broker_runs(tmp_path: Path) -> Non
             server.broker.settings.apply_dynamic({}, {})
 
     on_server(tmp_path, check)
+
+
+def test_where_something_listens_that_was_to_pick_a_port() -> None:
+    settings = DynamicBrokerSettings(BrokerSettings({"braidlog.http.listen": "127.0.0.1:0", "broker.rack": "a"}))
+    settings.note_bound("braidlog.http.listen", "127.0.0.1:4711")
+    assert settings.current.get_str("braidlog.http.listen") == "127.0.0.1:4711"
+    settings.apply_dynamic({}, {"log.cleaner.threads": "2"})
+    assert settings.current.get_str("braidlog.http.listen") == "127.0.0.1:4711"
+    assert settings.current.get_str("broker.rack") == "a"

@@ -114,6 +114,12 @@ class ReplicaFetcher:
         # What was last said of the connection.
         self._problem: str | None = None
         self.requests = 0
+        self.bytes = 0
+        # Seconds that were spent waiting for answers, and on what they brought: disks, and this broker's own turn.
+        self.wait_s = 0.0
+        self.append_s = 0.0
+        # Since when the leader has not answered, on the broker's clock; None while it does.
+        self.unreachable_since: float | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -146,6 +152,8 @@ class ReplicaFetcher:
             await self._fetch()
         except (ClientError, UnsupportedVersionError) as problem:
             self._fetcher.on_no_response()
+            if self.unreachable_since is None:
+                self.unreachable_since = self._clock.monotonic()
             self._say(f"cannot fetch from broker {self._leader}, it is tried again: {problem}")
             if isinstance(problem, UnsupportedVersionError):
                 # It may be replaced by a newer one at the same address.
@@ -184,14 +192,18 @@ class ReplicaFetcher:
             return
         request = self._request(plan, version)
         self.requests += 1
+        asked_at = self._clock.monotonic()
         response = await connection.post(ApiKey.FETCH, version, request, self._timeout_s)
         assert isinstance(response, FetchResponse)
-        self._problem = None
+        answered_at = self._clock.monotonic()
+        self.wait_s += answered_at - asked_at
+        self._problem = self.unreachable_since = None
         self._fetcher.on_response(response.error_code, response.session_id)
         if response.error_code != NONE:
             log.debug("broker %d refused a fetch: %s", self._leader, from_code(response.error_code).name)
             return
         await self._take(connection, response)
+        self.append_s += self._clock.monotonic() - answered_at
 
     async def _wait(self) -> None:
         """Until there is something to ask for."""
@@ -288,6 +300,7 @@ class ReplicaFetcher:
         except (BraidlogError, ProtocolError) as problem:
             self._refuse(state, problem)
             return
+        self.bytes += appended.size
         if appended.moved:
             self._fetcher.moved(state)
         if appended.rolled_at >= 0:

@@ -133,6 +133,10 @@ class DelayedFetch(DelayedOperation):
     def on_timeout(self) -> None:
         self.timer = None
         self.fired = True
+        if self.context.follower is not None:
+            self.handler.expired_followers += 1
+        else:
+            self.handler.expired_consumers += 1
         self.wake()
 
 
@@ -162,6 +166,9 @@ class FetchHandler:
         # Of followers, woken by what the round writes.
         self._due: list[DelayedFetch] = []
         self._stopping = False
+        # Fetches that waited until their time was over.
+        self.expired_followers = 0
+        self.expired_consumers = 0
         self.reader = PartitionReader(registry)
 
     @property
