@@ -289,6 +289,12 @@ def _partitions(registry: MetricsRegistry, server: Server) -> None:
     topics = "kafka_server_brokertopicmetrics_"
     registry.read(topics + "replicationbytesin_total", lambda: replication.bytes_in)
     registry.read(topics + "replicationbytesout_total", lambda: replication.bytes_out)
+    registry.read(topics + "reassignmentbytesin_total", lambda: replication.reassignment_bytes_in)
+    registry.read(topics + "reassignmentbytesout_total", lambda: replication.reassignment_bytes_out)
+    registry.read(prefix + "reassigningpartitions", lambda: led(lambda each: each.is_reassigning))
+    registry.read("kafka_server_leaderreplication_byte_rate", replication.leader_quota.byte_rate)
+    registry.read("kafka_server_followerreplication_byte_rate", replication.follower_quota.byte_rate)
+    registry.read("kafka_server_alterlogdirsreplication_byte_rate", broker.moves.quota.byte_rate)
     _fetchers(registry, broker.replica_fetcher_manager)
 
     def waiting_produces() -> float:
