@@ -200,7 +200,10 @@ class Broker:
             self.environment.clock,
             settings.get_int("replica.lag.time.max.ms") / 1000,
             self.metadata_cache.is_live,
-            window=quota_window(settings, "replication.quota"),
+            window=_window(
+                settings.get_int("replication.quota.window.num"),
+                settings.get_int("replication.quota.window.size.seconds"),
+            ),
         )
         self.replica_manager.apply_rates(self.settings.current)
         # Before anything is read: the settings of brokers may change while logs are loaded.
@@ -239,7 +242,13 @@ class Broker:
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
-        self.moves = ReplicaAlterLogDirs(self.logs, quota_window(settings, "alter.log.dirs.replication.quota"))
+        self.moves = ReplicaAlterLogDirs(
+            self.logs,
+            _window(
+                settings.get_int("alter.log.dirs.replication.quota.window.num"),
+                settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
+            ),
+        )
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
         self.coordinators = self._make_coordinators()
         await self.coordinators.topics.read_partition_counts(self.session)
@@ -324,7 +333,10 @@ class Broker:
             self.environment.clock,
             asyncio.get_running_loop().call_later,
             quota_window(settings),
-            quota_window(settings, "controller.quota"),
+            _window(
+                settings.get_int("controller.quota.window.num"),
+                settings.get_int("controller.quota.window.size.seconds"),
+            ),
             self._quotas_enabled,
         )
         self.dispatch.on_channel_closed(quotas.channel_closed)
@@ -752,8 +764,12 @@ class Broker:
         self.environment.executors.close()
 
 
-def quota_window(settings: BrokerSettings, quota: str = "quota") -> QuotaWindow:
-    return QuotaWindow(settings.get_int(f"{quota}.window.num"), settings.get_int(f"{quota}.window.size.seconds") * 1000)
+def quota_window(settings: BrokerSettings) -> QuotaWindow:
+    return _window(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds"))
+
+
+def _window(samples: int, seconds: int) -> QuotaWindow:
+    return QuotaWindow(samples, seconds * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.
