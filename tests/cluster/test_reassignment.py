@@ -2,96 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from braidlog import Producer
-from braidlog.client.admin import Admin, ConfigResource, ConfigSource, NewTopic
+from braidlog.client.admin import ConfigResource
 from braidlog.core.types import TopicPartition
 from braidlog.local_cluster.zookeeper import ZooKeeper
 from braidlog.testing import Cluster
+from braidlog.testing.client_factory import unique_topic
 from support.cluster import start_cluster
 from support.command_line import RunningCommand, run_command
 from support.eventually import eventually
-
-KNOWN_WITHIN_S = 60.0
-MB = 1_000_000
-LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-
-
-class World:
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.bootstrap = cluster.bootstrap_servers
-        self.admin = Admin(bootstrap_servers=self.bootstrap)
-
-    def create(self, topic: str, *assignment: list[int]) -> None:
-        self.admin.create_topics([NewTopic(topic, assignment=assignment)]).raise_for_errors()
-        eventually(lambda: None not in self.leaders(topic), KNOWN_WITHIN_S)
-
-    def fill(self, topic: str, partition: int, size: int) -> None:
-        """Batches of a size that divides the rates."""
-        with Producer(bootstrap_servers=self.bootstrap, batch_size=50_000, linger_ms=20) as producer:
-            for _ in range(size // 10_000):
-                producer.send(topic, bytes(9_900), partition=partition)
-
-    def replicas(self, topic: str) -> list[tuple[int, ...]]:
-        return [each.replicas for each in self.admin.describe_topics([topic])[topic].partitions]
-
-    def leaders(self, topic: str) -> list[int | None]:
-        return [each.leader for each in self.admin.describe_topics([topic])[topic].partitions]
-
-    def throttles(self, topic: str) -> dict[str, str]:
-        """Settings of the topic, and of the brokers that run."""
-        found: dict[str, str] = {}
-        resource = ConfigResource.topic(topic)
-        for name, entry in self.admin.describe_configs([resource], names=LISTS)[resource].items():
-            if entry.source == ConfigSource.DYNAMIC_TOPIC:
-                found[name] = entry.value or ""
-        brokers = [ConfigResource.broker(each.id) for each in self.cluster.brokers if each.is_running]
-        for broker, entries in self.admin.describe_configs(brokers, names=RATES).items():
-            for name, entry in entries.items():
-                if entry.source == ConfigSource.DYNAMIC_BROKER:
-                    found[f"{broker.name} {name}"] = entry.value or ""
-        return found
-
-    def sizes(self, topic: str, partition: int) -> dict[int, int]:
-        place = TopicPartition(topic, partition)
-        return {
-            broker: sum(each.replicas[place].size_bytes for each in directories if place in each.replicas)
-            for broker, directories in self.admin.describe_log_dirs(partitions=[place]).succeeded.items()
-        }
-
-    def read(self, topic: str, partition: int) -> int:
-        with self.cluster.consumer(auto_offset_reset="earliest") as consumer:
-            place = TopicPartition(topic, partition)
-            consumer.assign([place])
-            end = consumer.end_offsets([place])[place]
-            count = 0
-            eventually(lambda: _count(consumer, place) >= end, 60)
-            count = consumer.position(place)
-        return count
-
-
-def _count(consumer: object, place: TopicPartition) -> int:
-    consumer.poll(1.0)  # type: ignore[attr-defined]
-    return int(consumer.position(place))  # type: ignore[attr-defined]
+from support.moved_replicas import KNOWN_WITHIN_S, LISTS, MB, RATES, World, write_plan
 
 
 @pytest.fixture
 def world(cluster: Cluster) -> Iterator[World]:
-    made = World(cluster)
+    made = World(cluster.bootstrap_servers, cluster.brokers)
     yield made
     made.admin.close()
 
 
+class OwnWorld(World):
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.bootstrap_servers, cluster.brokers)
+        self.cluster = cluster
+
+
 @pytest.fixture
-def own(zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path) -> Iterator[World]:
+def own(zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path) -> Iterator[OwnWorld]:
     """Three brokers of the test's own, which elect preferred leaders soon."""
     settings = {
         "zookeeper.connect": new_connect(),
@@ -100,19 +42,13 @@ def own(zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path) ->
         "leader.imbalance.per.broker.percentage": "10",
     }
     with start_cluster(zookeeper, tmp_path, settings=settings) as cluster:
-        made = World(cluster)
+        made = OwnWorld(cluster)
         yield made
         made.admin.close()
 
 
-def write_plan(path: Path, topic: str, *replicas: list[int]) -> str:
-    partitions = [{"topic": topic, "partition": index, "replicas": each} for index, each in enumerate(replicas)]
-    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    return str(path)
-
-
 def test_a_topic_with_data_moves_under_a_throttle_that_is_gone_afterwards(world: World, tmp_path: Path) -> None:
-    topic = world.cluster.unique_topic("moved")
+    topic = unique_topic("moved")
     world.create(topic, [0, 1], [0, 1])
     world.fill(topic, 0, 2 * MB)
     world.fill(topic, 1, 2 * MB)
@@ -145,7 +81,7 @@ def test_a_topic_with_data_moves_under_a_throttle_that_is_gone_afterwards(world:
 
 
 def test_a_preferred_leader_is_elected_by_hand(world: World) -> None:
-    topic = world.cluster.unique_topic("elected")
+    topic = unique_topic("elected")
     world.create(topic, [0, 1])
     place = TopicPartition(topic, 0)
     # Another order of the same replicas: nothing is copied, and nobody elected.
@@ -161,7 +97,7 @@ def test_a_preferred_leader_is_elected_by_hand(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_rate_is_held_within_a_tenth(world: World, side: str) -> None:
-    topic = world.cluster.unique_topic("rate")
+    topic = unique_topic("rate")
     rate = 2 * MB
     world.create(topic, [0], [0], [0])
     for partition in range(3):
@@ -196,7 +132,7 @@ def test_a_rate_is_held_within_a_tenth(world: World, side: str) -> None:
 
 @pytest.mark.long
 def test_in_sync_replicas_keep_up_however_low_the_rate(world: World) -> None:
-    topic = world.cluster.unique_topic("insync")
+    topic = unique_topic("insync")
     world.create(topic, [0, 1])
     rates = {ConfigResource.broker(broker): dict.fromkeys(RATES, "1000") for broker in (0, 1)}
     lists = {ConfigResource.topic(topic): dict.fromkeys(LISTS, "*")}
@@ -214,7 +150,7 @@ def test_in_sync_replicas_keep_up_however_low_the_rate(world: World) -> None:
 
 @pytest.mark.long
 def test_a_command_that_was_killed_is_picked_up_by_the_next(world: World, tmp_path: Path) -> None:
-    topic = world.cluster.unique_topic("killed")
+    topic = unique_topic("killed")
     world.create(topic, [0])
     world.fill(topic, 0, 10 * MB)
     plan = write_plan(tmp_path / "plan.json", topic, [2])
@@ -238,7 +174,7 @@ def test_a_command_that_was_killed_is_picked_up_by_the_next(world: World, tmp_pa
 
 @pytest.mark.long
 def test_a_move_is_cancelled(world: World, tmp_path: Path) -> None:
-    topic = world.cluster.unique_topic("cancelled")
+    topic = unique_topic("cancelled")
     world.create(topic, [0])
     world.fill(topic, 0, 10 * MB)
     plan = write_plan(tmp_path / "plan.json", topic, [2])
@@ -254,7 +190,7 @@ def test_a_move_is_cancelled(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_broker_leaves_and_one_comes(own: World) -> None:
+def test_a_broker_leaves_and_one_comes(own: OwnWorld) -> None:
     own.create("orders", [0, 1], [1, 2], [2, 0], [2, 1])
     own.create("users", [2], [1])
     own.fill("orders", 1, MB)
@@ -276,7 +212,7 @@ def test_a_broker_leaves_and_one_comes(own: World) -> None:
 
 
 @pytest.mark.long
-def test_preferred_leaders_lead_again_by_themselves_and_unclean_ones_on_request(own: World) -> None:
+def test_preferred_leaders_lead_again_by_themselves_and_unclean_ones_on_request(own: OwnWorld) -> None:
     own.create("orders", [2, 1])
     own.cluster.brokers[2].restart()
     # It led until it was stopped, and does again soon after it is back in sync.

@@ -442,6 +442,19 @@ class Partition:
         if self._deletions:
             self._complete_deletions()
 
+    def is_throttled_for(self, replica: RemoteReplica) -> bool:
+        """Whether what a follower copies is held to the throttle of leaders.
+
+        Not where the high watermark waits for it: then it would leave the ISR, and producers would wait as well.
+        """
+        partition_log = self.log
+        progress = self.progress
+        if not self.leader_throttled or partition_log is None or progress is None:
+            return False
+        context = self.context
+        now = context.clock.monotonic()
+        return not progress.waits_for(replica, partition_log.log_end_offset, now, context.lag_s, context.is_live)
+
     # Deleting
 
     def delete_records(self, offset: int) -> None:

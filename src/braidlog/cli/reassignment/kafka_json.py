@@ -70,7 +70,9 @@ def parse_plan(text: str, where: str) -> FilePlan:
 def _entry(entry: Any, at: str) -> tuple[TopicPartition, tuple[int, ...]]:
     if not isinstance(entry, dict):
         raise UserError(f"{at} is no object with topic, partition and replicas")
-    topic, number, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
+    topic: Any = entry.get("topic")
+    number: Any = entry.get("partition")
+    replicas: Any = entry.get("replicas")
     if not isinstance(topic, str) or not topic:
         raise UserError(f"{at} has no topic")
     if not _is_number(number):
@@ -79,7 +81,7 @@ def _entry(entry: Any, at: str) -> tuple[TopicPartition, tuple[int, ...]]:
         raise UserError(f"{at} has no replicas: a list of broker ids")
     if len(set(replicas)) != len(replicas):
         raise UserError(f"{at} names a broker twice: {replicas}")
-    return TopicPartition(topic, number), tuple(replicas)
+    return TopicPartition(topic, int(number)), tuple(replicas)
 
 
 def _directories(entry: dict[str, Any], brokers: tuple[int, ...], at: str) -> list[str]:

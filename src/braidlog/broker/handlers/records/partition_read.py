@@ -156,9 +156,8 @@ def _read_for_follower(
     end = log.log_end_offset
     records: FileSlice | None = None
     target.held = False
-    # Who is in sync is never throttled: it would leave the ISR.
-    is_throttled = partition.leader_throttled and follower.replica_id not in partition.isr
-    if is_throttled and target.fetch_offset != end:
+    is_throttled = partition.leader_throttled and target.fetch_offset != end and partition.is_throttled_for(replica)
+    if is_throttled:
         allowance = follower.allowance(partition.context.leader_quota)
         target.held = allowance <= 0
         max_bytes = min(max_bytes, allowance)

@@ -555,12 +555,18 @@ def throttle(world: Led, rate: int, isr: tuple[int, ...] = (1, 2)) -> Partition:
     return partition
 
 
+def commit(world: Led, ends: dict[int, int]) -> None:
+    """The follower in sync has all of it: one that begins is far from joining the ISR."""
+    Follower(world, replica_id=2).fetch(ends)
+
+
 def test_a_throttled_leader_sends_what_the_rate_allows_to_who_is_not_in_sync(world: Led) -> None:
     partition = throttle(world, 1000)
     producer, follower = Producer(world), Follower(world, replica_id=3)
     for _ in range(6):
         producer.send(bytes(900), to=(0,), acks=1)
     producer.send(bytes(900), to=(1,), acks=1)
+    commit(world, {0: 6, 1: 1})
     sent = follower.fetch({0: 0, 1: 0})
     # A second's worth, one batch at least; the partition that is not throttled comes whole.
     assert size(sent[0]) == size(sent[1])
@@ -597,9 +603,21 @@ def test_a_partition_off_the_list_is_not_counted_and_a_rate_of_nothing_stops_tho
     partition = throttle(world, 0)
     producer, follower = Producer(world), Follower(world, replica_id=3)
     producer.send(bytes(900), acks=1)
+    commit(world, {0: 1})
     assert size(follower.fetch({0: 0, 1: 0})[0]) == 0
     world.clock.advance(100)
     assert follower.fetch({0: 0}) == {}
     partition.leader_throttled = False
     assert size(follower.fetch({0: 0})[0]) > 900
     assert partition.context.leader_quota.byte_rate() == 0
+
+
+def test_a_follower_that_is_about_to_join_is_not_held(world: Led) -> None:
+    """The high watermark waits for it, and so do producers."""
+    throttle(world, 1)
+    producer, follower = Producer(world), Follower(world, replica_id=3)
+    producer.send(bytes(900), acks=1)
+    # Nothing is committed yet, so that it has all that is: it is proposed.
+    follower.fetch({0: 0})
+    assert [each.index for each in world.proposals] == [0]
+    assert size(follower.fetch({0: 0})[0]) > 900
