@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from braidlog import Consumer, Producer
-from braidlog.client.admin import Admin, ConfigResource, ConfigSource, NewTopic, OffsetSpec
+from braidlog.client.admin import Admin, ConfigResource, ConfigSource, NewTopic, OffsetSpec, TopicDescription
 from braidlog.core.types import TopicPartition
 from support.eventually import eventually
 
@@ -35,7 +35,12 @@ class World:
 
     def create(self, topic: str, *assignment: list[int]) -> None:
         self.admin.create_topics([NewTopic(topic, assignment=assignment)]).raise_for_errors()
-        eventually(lambda: None not in self.leaders(topic), KNOWN_WITHIN_S)
+        eventually(lambda: self._is_led(topic), KNOWN_WITHIN_S)
+
+    def _is_led(self, topic: str) -> bool:
+        """Another broker than the controller may be asked, and hear of the topic later."""
+        found = self.admin.describe_topics([topic]).outcomes[topic]
+        return isinstance(found, TopicDescription) and all(each.leader is not None for each in found.partitions)
 
     def fill(self, topic: str, partition: int, size: int) -> None:
         """Batches of a size that divides the rates."""

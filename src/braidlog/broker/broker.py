@@ -204,6 +204,7 @@ class Broker:
                 settings.get_int("replication.quota.window.num"),
                 settings.get_int("replication.quota.window.size.seconds"),
             ),
+            sync_tail=self.committer.sync_tail,
         )
         self.replica_manager.apply_rates(self.settings.current)
         # Before anything is read: the settings of brokers may change while logs are loaded.

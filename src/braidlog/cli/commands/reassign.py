@@ -278,8 +278,6 @@ def _show(moves: Sequence[Move], output: str) -> None:
         for each in moves
     ]
     if output == "json":
-        for row in rows:
-            del row["copies"]
         print(json.dumps({"replicas": copies, "bytes": size, "moves": rows}, indent=2, ensure_ascii=False))
         return
     if not moves:
