@@ -201,8 +201,13 @@ class Broker:
             self.environment.clock,
             settings.get_int("replica.lag.time.max.ms") / 1000,
             self.metadata_cache.is_live,
+            window=_window(
+                settings.get_int("replication.quota.window.num"),
+                settings.get_int("replication.quota.window.size.seconds"),
+            ),
             sync_tail=self.committer.sync_tail,
         )
+        self.replica_manager.apply_rates(self.settings.current)
         # Before anything is read: the settings of brokers may change while logs are loaded.
         self.metadata_cache.add_listener(self.replica_manager)
         self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
@@ -239,7 +244,13 @@ class Broker:
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
-        self.moves = ReplicaAlterLogDirs(self.logs)
+        self.moves = ReplicaAlterLogDirs(
+            self.logs,
+            _window(
+                settings.get_int("alter.log.dirs.replication.quota.window.num"),
+                settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
+            ),
+        )
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
         self.coordinators = self._make_coordinators()
         await self.coordinators.topics.read_partition_counts(self.session)
@@ -324,9 +335,9 @@ class Broker:
             self.environment.clock,
             asyncio.get_running_loop().call_later,
             quota_window(settings),
-            QuotaWindow(
+            _window(
                 settings.get_int("controller.quota.window.num"),
-                settings.get_int("controller.quota.window.size.seconds") * 1000,
+                settings.get_int("controller.quota.window.size.seconds"),
             ),
             self._quotas_enabled,
         )
@@ -512,10 +523,16 @@ class Broker:
             logs=self.logs,
             sync_rolled=self.committer.sync_rolled,
             on_fault=self._directory_fault,
+            quota=self.replica_manager.replication_context.follower_quota,
+            is_in_isr=self._is_in_isr,
         )
         followers = ReplicaFetcherManager(context, self._network, lambda: self.metadata_cache.image.brokers, self.tasks)
         self.settings.on_change(followers.settings_changed)
         self.replica_manager.followers = self.replica_fetcher_manager = followers
+
+    def _is_in_isr(self, key: TopicPartition) -> bool:
+        known = self.metadata_cache.image.partition(key)
+        return known is not None and self.broker_id in known.isr
 
     def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
         if broker.id == self.broker_id:
@@ -751,7 +768,11 @@ class Broker:
 
 
 def quota_window(settings: BrokerSettings) -> QuotaWindow:
-    return QuotaWindow(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds") * 1000)
+    return _window(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds"))
+
+
+def _window(samples: int, seconds: int) -> QuotaWindow:
+    return QuotaWindow(samples, seconds * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.

@@ -40,6 +40,8 @@ NOUNS: Final = {
     "groups": "list and describe groups, reset their offsets, delete them",
     "delete-records": "delete the oldest records of partitions",
     "brokers": "the brokers of a cluster, and which of them answer",
+    "reassign": "move replicas between brokers: for one that is new, or leaves",
+    "elect": "elect leaders: preferred ones, or unclean ones where nothing else helps",
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "users": "who may log in with SCRAM, and with which password",
     "quotas": "how much users, client ids and addresses may use",
