@@ -27,6 +27,7 @@ class ControllerState(IntEnum):
     CONTROLLER_SHUTDOWN = 12
     UNCLEAN_LEADER_ELECTION_ENABLE = 13
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    UPDATE_FEATURES = 17
 
 
 class ControllerGauges:
