@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tools.peers.kafka import OLDER_VERSION, VERSION, kafka_libs, older_kafka_libs
+from tools.peers.kafka import VERSION, kafka_libs, older_kafka_libs
 from tools.peers.kcat import kcat_path
 from tools.peers.maven import PeerMissing
 
@@ -109,12 +109,6 @@ def kafka_libs_of() -> Callable[[str], Path]:
             pytest.skip(str(missing))
 
     return libs
-
-
-@pytest.fixture(scope="session")
-def older_kafka(kafka_libs_of: Callable[[str], Path]) -> Path:
-    """The jars of a Kafka from before AlterPartition and topic ids; the test is skipped when they cannot be had."""
-    return kafka_libs_of(OLDER_VERSION)
 
 
 @pytest.fixture(scope="session")

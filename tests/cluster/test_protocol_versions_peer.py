@@ -69,7 +69,7 @@ class Wire:
 
 
 def is_of_a_broker(request: bytes) -> bool:
-    """`broker-10-fetcher-0` and `AddPartitionsToTxnSenderThread-10` are Kafka's names, `broker-0-fetch` is like ours."""
+    """`broker-10-fetcher-0` and `AddPartitionsToTxnSenderThread-10` are Kafka's names, `broker-0-fetch` is ours."""
     (length,) = struct.unpack_from(">h", request, 8)
     client_id = request[10 : 10 + max(length, 0)].decode()
     return client_id.startswith(("broker-", "AddPartitionsToTxn"))
