@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from braidlog.broker.authentication.delegation_tokens import DelegationTokenManager
     from braidlog.broker.authentication.scram_users import ScramUsers
     from braidlog.broker.authorization.acl_store import AclStore
-    from braidlog.broker.feature_updates import FeatureUpdates
     from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
     from braidlog.broker.interbroker.zk_alter_partition import ZkAlterPartition
     from braidlog.broker.policies import AlterConfigPolicy, CreateTopicPolicy
@@ -434,7 +433,7 @@ class Broker:
             self.environment.random,
             self.environment.connector,
         )
-        self._network = network
+        self.network = network
         self.renew_inter_broker_channels()
         self._remote_channels = RemoteControlChannels(network)
         self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
@@ -444,7 +443,7 @@ class Broker:
         if self.coordination.is_cluster:
             from braidlog.broker.interbroker.network import inter_broker_channels
 
-            self._network.channels = inter_broker_channels(
+            self.network.channels = inter_broker_channels(
                 self.settings.current, self.inter_broker, self._inter_broker_protocol, self.environment.random
             )
 
@@ -493,7 +492,7 @@ class Broker:
 
         self._remote_transactions = remote = RemoteTransactions(
             self.broker_id,
-            self._network,
+            self.network,
             lambda: self.metadata_cache.image,
             self.coordinators.markers,
             self.coordinators.transactions.partition_of,
@@ -516,7 +515,7 @@ class Broker:
             sync_rolled=self.committer.sync_rolled,
             on_fault=self._directory_fault,
         )
-        followers = ReplicaFetcherManager(context, self._network, lambda: self.metadata_cache.image.brokers, self.tasks)
+        followers = ReplicaFetcherManager(context, self.network, lambda: self.metadata_cache.image.brokers, self.tasks)
         self.settings.on_change(followers.settings_changed)
         self.replica_manager.followers = self.replica_fetcher_manager = followers
 
@@ -549,19 +548,6 @@ class Broker:
         if self.coordination.is_cluster and not self.members.all_ours:
             return {}, self.features.epoch
         return self.features.levels, self.features.epoch
-
-    @cached_property
-    def feature_updates(self) -> FeatureUpdates:
-        """Made when it is first needed: hardly any broker does."""
-        from braidlog.broker.feature_updates import CoordinatorSurvey, FeatureUpdates
-
-        survey = CoordinatorSurvey(
-            self.broker_id,
-            self.coordinators,
-            lambda: self.controller.image,
-            self._network if self.coordination.is_cluster else None,
-        )
-        return FeatureUpdates(self.controller, self.session, survey, self.environment.clock)
 
     def is_read_by_others(self) -> bool:
         """Whether brokers of Kafka copy what is written here and may take over, also while they are down."""

@@ -41,7 +41,7 @@ class FeatureUpdate(NamedTuple):
     kind: int = UpgradeType.UPGRADE
 
 
-class Decision(NamedTuple):
+class FeatureDecision(NamedTuple):
     # By feature, in the order asked; None where it is fine.
     errors: Mapping[str, ProtocolError | None]
     # What is to be finalised; of the updates without errors alone.
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 
 def decide(
     current: Mapping[str, int], updates: Sequence[FeatureUpdate], brokers: Mapping[BrokerId, BrokerInfo]
-) -> Decision:
+) -> FeatureDecision:
     """`current` are the finalised levels. Raises InvalidRequestError where the request as a whole makes no sense."""
     if not updates:
         raise InvalidRequestError("the request names no feature")
@@ -80,7 +80,7 @@ def decide(
             levels[update.name] = update.level
         if update.level < before or (unfinished and update.kind != UpgradeType.UPGRADE):
             downgrades.append(update)
-    return Decision(
+    return FeatureDecision(
         errors,
         levels,
         bool(downgrades),

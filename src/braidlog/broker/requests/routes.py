@@ -227,9 +227,16 @@ def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest
 
 
 def _update_features(broker: Broker) -> ReturningHandler[UpdateFeaturesRequest]:
-    from braidlog.broker.handlers.cluster.update_features import UpdateFeaturesHandler
+    from braidlog.broker.handlers.cluster.update_features import (
+        CoordinatorSurvey,
+        FeatureUpdates,
+        UpdateFeaturesHandler,
+    )
 
-    return UpdateFeaturesHandler(broker.feature_updates, broker.authorizer)
+    network = broker.network if broker.coordination.is_cluster else None
+    survey = CoordinatorSurvey(broker.broker_id, broker.coordinators, lambda: broker.controller.image, network)
+    updates = FeatureUpdates(broker.controller, broker.session, survey, broker.environment.clock)
+    return UpdateFeaturesHandler(updates, broker.authorizer)
 
 
 def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
