@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import NewTopic
+from tools.peers.kafka import VERSION, VERSION_2_8, VERSION_3_4, run_tool
 from tools.peers.process import ProcessFailed
 
 from braidlog.local_cluster.zookeeper import ZooKeeper
@@ -19,6 +21,7 @@ from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from support import confluent
 from support.broker import BRAIDLOG, KAFKA
+from support.cluster import start_cluster
 from support.eventually import eventually
 from support.mixed_cluster import KAFKA_ID, MixedCluster, read_node, start_mixed_cluster, zookeeper_client
 from support.mixed_replication import REPLICATED_SETTINGS
@@ -79,14 +82,20 @@ def consumed(cluster: MixedCluster, topic: str, group: str, count: int, **config
     )
     consumer.subscribe([topic])
     found: list[bytes] = []
+    errors: list[str] = []
 
     def enough() -> bool:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             found.append(message.value() or b"")
+        elif message is not None:
+            errors.append(str(message.error()))
         return len(found) >= count
 
-    eventually(enough, 90)
+    try:
+        eventually(enough, 90)
+    except AssertionError:
+        raise AssertionError(f"{len(found)} of {count} records, {errors}\n{cluster.logs()}") from None
     consumer.commit(asynchronous=False)
     consumer.close()
     return found
@@ -182,3 +191,54 @@ def in_sync(cluster: MixedCluster, topic: str) -> set[int]:
     """Brokers that are in sync for every partition."""
     metadata = confluent.admin(cluster.bootstrap_servers).list_topics(topic, timeout=30).topics[topic]
     return set.intersection(*(set(each.isrs) for each in metadata.partitions.values()))
+
+
+def test_kafkas_own_tool(
+    zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path, cluster: MixedCluster
+) -> None:
+    def kafka_features(bootstrap: str, *words: str) -> str:
+        done = run_tool("kafka-features", ["--bootstrap-server", bootstrap, *words])
+        return done.stdout + done.stderr
+
+    ours = cluster.ours[0].bootstrap_servers
+    assert "group.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 1\tFinalizedVersionLevel: 0" in kafka_features(
+        ours, "describe"
+    )
+    cluster.hand_over_to(BRAIDLOG, lambda broker: broker.stop())
+    assert f"brokers {KAFKA_ID} are not braidlog's" in kafka_features(ours, "upgrade", "--feature", "group.version=1")
+    with start_cluster(zookeeper, tmp_path, 1, {"zookeeper.connect": new_connect()}) as alone:
+        at = alone.bootstrap_servers
+        assert "FinalizedVersionLevel: 1" in kafka_features(at, "describe")
+        assert "can be downgraded to 0" in kafka_features(at, "downgrade", "--feature", "group.version=0", "--dry-run")
+        assert "was downgraded to 0" in kafka_features(at, "downgrade", "--feature", "group.version=0")
+        assert "was upgraded to 1" in kafka_features(at, "upgrade", "--feature", "group.version=1")
+
+
+@pytest.mark.parametrize(
+    "version",
+    [VERSION, pytest.param(VERSION_3_4, marks=pytest.mark.long), pytest.param(VERSION_2_8, marks=pytest.mark.long)],
+)
+def test_a_cluster_that_is_ours_lets_kafka_in_after_a_downgrade(
+    version: str,
+    kafka_libs_of: Callable[[str], Path],
+    zookeeper: ZooKeeper,
+    new_connect: Callable[[], str],
+    tmp_path: Path,
+) -> None:
+    cluster = MixedCluster(zookeeper, tmp_path, new_connect(), {}, kafka_libs_of(version))
+    try:
+        for broker in cluster.ours:
+            broker.start()
+        assert finalized(cluster) == NEWER
+        with pytest.raises(ProcessFailed, match="ended with"):
+            cluster.kafka.start()
+        assert "FeatureCacheUpdateException" in cluster.kafka.log(200)
+        assert features(cluster, "downgrade").returncode == 0
+        cluster.kafka.start()
+        # It serves as the controller, too, and leaves the features as they are.
+        cluster.hand_over_to(KAFKA, lambda broker: broker.stop())
+        assert stored(cluster) == NONE
+        confluent.create_topic(cluster.bootstrap_servers, "of-both", 3)
+        cluster.agreed(lambda view: set(view.leaders.get("of-both", ())) == {0, 1, KAFKA_ID})
+    finally:
+        cluster.end()
