@@ -136,6 +136,10 @@ def test_once_on_they_keep_kafka_out_and_once_off_let_it_in(cluster: MixedCluste
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 2)
     assert producer.flush(60) == 0
+    # While all brokers are there, so that the internal topics have a replica on each.
+    assert sorted(consumed(cluster, topic, "another group", 10)) == sorted(values)
+    transactional = confluent.producer(cluster.bootstrap_servers, transactional_id="over both")
+    transactional.init_transactions(60)
     cluster.kafka.stop()
     cluster.agreed()
     # Its last broker has left.
@@ -148,8 +152,6 @@ def test_once_on_they_keep_kafka_out_and_once_off_let_it_in(cluster: MixedCluste
     for broker in cluster.ours:
         eventually(lambda port=broker.port: advertised(port) >= NEWER_GROUP_PROTOCOL, 30)  # type: ignore[misc]
     assert sorted(consumed(cluster, topic, group, 10, group_protocol="consumer")) == sorted(values)
-    transactional = confluent.producer(cluster.bootstrap_servers, transactional_id="over both")
-    transactional.init_transactions(60)
     transactional.begin_transaction()
     transactional.produce(topic, b"in a transaction", partition=0)
     transactional.commit_transaction(60)

@@ -142,6 +142,8 @@ def use_all(cluster: MixedCluster) -> None:
         eventually(lambda: in_sync(cluster), 60)
         for broker in cluster.brokers:
             eventually(lambda port=broker.port: gets_producer_id(port), 60)  # type: ignore[misc]
+        # A new one: connections of the first ended with the broker that was stopped.
+        client = confluent.admin(cluster.bootstrap_servers)
         name = f"deleted-{kind}"
         client.create_topics([NewTopic(name, 2, replica_assignment=both)])[name].result(60)
         cluster.agreed(lambda view, name=name: view.leaders.get(name) == (0, KAFKA_ID))  # type: ignore[misc]
