@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from braidlog.broker.environment import Environment
 from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.features import NEWEST, is_ours
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.loading import load_in_sync
@@ -50,9 +51,6 @@ from braidlog.storage.dirs.log_manager import LogManager
 
 log = logging.getLogger("braidlog.broker")
 
-# A feature of no effect that tells our brokers from others in the same ensemble.
-MARKER: Final = "braidlog.version"
-MARKER_VERSIONS: Final = (1, 1)
 # Between tries to tell the controller of a failed directory.
 _ANNOUNCE_AGAIN_S: Final = 1.0
 # Between tries to read which kinds of brokers there are.
@@ -134,6 +132,8 @@ class EmbeddedCoordination:
             cluster = await cluster_id(session, lambda: known)
         else:
             cluster = await cluster_id(session, new_id)
+        # A store of before features were in it had all of them on.
+        await finalized_features(session, NEWEST, initialised_here=True)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             reserved = settings.get_int("reserved.broker.max.id")
@@ -184,8 +184,8 @@ class ZooKeeperCoordination:
                 f"{found}; correct zookeeper.connect or log.dirs"
             )
         await prepare_store(session)
-        cluster = await cluster_id(session, self._new_id)
-        # In an ensemble that others may use, nothing is finalised.
+        cluster = await cluster_id(session, self._new_id, NEWEST)
+        # In an ensemble that others have initialised, nothing is finalised.
         await finalized_features(session, {}, initialised_here=False)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
@@ -364,7 +364,7 @@ class ClusterMembers:
 
 def _is_ours(broker: BrokerId, data: bytes) -> bool:
     try:
-        return MARKER in records.decode_broker(paths.broker(broker), data).features
+        return is_ours(records.decode_broker(paths.broker(broker), data).features)
     except BadRecordError as problem:
         log.warning("the registration of broker %d cannot be read, so it counts as another kind: %s", broker, problem)
         return False

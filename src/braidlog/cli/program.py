@@ -45,6 +45,7 @@ NOUNS: Final = {
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "users": "who may log in with SCRAM, and with which password",
     "quotas": "how much users, client ids and addresses may use",
+    "features": "which protocols the brokers have agreed to use, Kafka's among them or not",
     "tokens": "delegation tokens, with which programs log in in a user's name",
     "acls": "who may do what to topics, groups and other resources",
     "certs": "certificates for trying TLS out",
