@@ -13,7 +13,7 @@ from braidlog.broker.coordination import (
     MARKER,
     BrokerRegistration,
     ClusterMembers,
-    ZooKeeperCoordination,
+    SharedCoordination,
     announce_failed_directory,
     let_others_lead,
 )
@@ -57,7 +57,7 @@ class Scene:
     def __init__(self) -> None:
         self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
         self.client = StoreClient(self.store.open_session)
-        self.coordination = ZooKeeperCoordination("z:2181/kafka", self.client, lambda: NEW_ID)
+        self.coordination = SharedCoordination("zookeeper.connect=z:2181/kafka", self.client, lambda: NEW_ID)
         self.session = CurrentSession(self.client)
 
     async def identity(self, directories: Directories, **settings: str) -> tuple[str, BrokerId]:

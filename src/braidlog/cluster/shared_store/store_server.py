@@ -26,7 +26,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.journal_files import JournalFiles
@@ -174,6 +174,8 @@ class StoreServer:
         session = connection.session
         if session is not None and session.connection is connection:
             session.connection = None
+            if session.id not in self._sessions:
+                return  # it was closed
             _log.info("session %#x (%s) has lost its connection", session.id, session.owner or "no name")
         if not self._connections and self._on_idle is not None:
             self._on_idle()
@@ -340,12 +342,12 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
         user = _peer_user(transport.get_extra_info("socket"))
         if user not in (None, 0, os.getuid()):
             _log.warning("user %s must not use the store of user %d", user, os.getuid())
-            transport.abort()
+            self._transport.abort()
             return
         self._server.opened(self)
         self._hello_timer = asyncio.get_running_loop().call_later(_HELLO_TIMEOUT_S, self._end_unless_greeted)
