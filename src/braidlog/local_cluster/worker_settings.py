@@ -11,7 +11,7 @@ Internal topics have three replicas unless told otherwise; on an own store, with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from braidlog.config.broker import BrokerSettings
@@ -58,6 +58,15 @@ def check_workers(settings: BrokerSettings, workers: int) -> None:
         raise UserError(f"{_STORE_DIR} is for a broker alone: workers keep their store in the first data directory")
     if settings.get_str("braidlog.store.socket"):
         raise UserError("braidlog.store.socket is what --workers sets for its workers: leave it out")
+
+
+def with_lasting_ports(settings: BrokerSettings, first_free: Callable[[], int]) -> BrokerSettings:
+    """Where any free port will do, one that a worker finds again when it is started again."""
+    bound = parse_listeners(settings).bound
+    if all(each.port for each in bound):
+        return settings
+    chosen = [each if each.port else each._replace(port=first_free()) for each in bound]
+    return BrokerSettings({**settings.static, "listeners": ",".join(map(str, chosen))})
 
 
 def _http_port(settings: BrokerSettings) -> int:

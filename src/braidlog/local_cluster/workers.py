@@ -34,9 +34,11 @@ from braidlog.local_cluster.worker_settings import (
     check_workers,
     first_broker_id,
     http_port_of,
+    with_lasting_ports,
     worker_settings,
 )
 from braidlog.local_cluster.workers_directory import WorkersDirectory, worker_name
+from braidlog.local_cluster.zookeeper import lasting_ports
 
 # The variable that names a process in its own log lines.
 WORKER: Final = "BRAIDLOG_WORKER"
@@ -399,6 +401,14 @@ class Workers:
         return 0
 
 
+def _free_ports(count: int) -> int:
+    """The first of so many in a row."""
+    while True:
+        (first,) = lasting_ports(1)
+        if all(map(_is_free, range(first, first + count))):
+            return first
+
+
 def _is_free(port: int) -> bool:
     """Whether a port on the loopback interface can be had now."""
     if not port:
@@ -418,6 +428,7 @@ def run_workers(settings: BrokerSettings, arguments: Sequence[str], count: int, 
     from braidlog.broker.environment import memory_of_this_process
     from braidlog.net.memory import default_memory_max
 
+    settings = with_lasting_ports(settings, lambda: _free_ports(count))
     check_workers(settings, count)
     own_store = not settings.get_str("zookeeper.connect")
     directory = WorkersDirectory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,10 +14,13 @@ from braidlog.broker.coordination import (
     MARKER,
     BrokerRegistration,
     ClusterMembers,
+    Coordination,
     SharedCoordination,
     announce_failed_directory,
     let_others_lead,
+    make_coordination,
 )
+from braidlog.broker.environment import system_environment
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
@@ -31,6 +35,7 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.errors import UserError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.metrics import MetricsRegistry
 from braidlog.storage.dirs.log_manager import LogManager
 from support.memory_journal import MemoryJournalFiles
 
@@ -89,6 +94,20 @@ def on_scene(body: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[[],
         asyncio.run(run())
 
     return test
+
+
+def made(**texts: str) -> Coordination:
+    settings = BrokerSettings({key.replace("_", "."): value for key, value in texts.items()})
+    logs = cast("LogManager", SimpleNamespace(directories=[SimpleNamespace(path="/data/worker-1")]))
+    return make_coordination(settings, logs, system_environment(), MetricsRegistry(), print)
+
+
+def test_which_store_there_is() -> None:
+    on_socket = made(braidlog_store_socket="/run/store.sock")
+    assert isinstance(on_socket, SharedCoordination)
+    assert on_socket.is_cluster
+    with pytest.raises(UserError, match="name two stores: leave out one"):
+        made(braidlog_store_socket="/run/store.sock", zookeeper_connect="z:2181")
 
 
 @on_scene

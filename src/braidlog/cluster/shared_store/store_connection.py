@@ -110,8 +110,11 @@ class StoreConnection:
             else:
                 link.send(frames.encode_hello(Hello(self._session_id, self._timeout_ms, self._owner)))
                 timer = asyncio.get_running_loop().call_later(_WELCOME_TIMEOUT_S, self._end_unless_welcome, link)
-                await link.lost.wait()
-                timer.cancel()
+                try:
+                    await link.lost.wait()
+                finally:
+                    timer.cancel()
+                    link.abort()
                 if link.welcome:
                     wait_s = _FIRST_WAIT_S
                 self._disconnected(link)

@@ -174,9 +174,8 @@ class StoreServer:
         session = connection.session
         if session is not None and session.connection is connection:
             session.connection = None
-            if session.id not in self._sessions:
-                return  # it was closed
-            _log.info("session %#x (%s) has lost its connection", session.id, session.owner or "no name")
+            if session.id in self._sessions:
+                _log.info("session %#x (%s) has lost its connection", session.id, session.owner or "no name")
         if not self._connections and self._on_idle is not None:
             self._on_idle()
 

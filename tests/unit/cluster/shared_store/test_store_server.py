@@ -6,74 +6,20 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.journal_files import OsJournalFiles
 from braidlog.cluster.shared_store import frames, store_server
 from braidlog.cluster.shared_store.frames import Frames, Hello
-from braidlog.cluster.shared_store.shared_store import SharedStore, SharedStoreSettings
-from braidlog.cluster.shared_store.store_server import StoreServer
 from braidlog.cluster.store import (
     CoordinationStore,
-    EventKind,
-    LeaseExpiredError,
     SessionExpiredError,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-    WatchEvent,
 )
-from braidlog.cluster.zookeeper.session import ZooKeeperSession
-from braidlog.core.clock import SystemClock
-from braidlog.metrics import MetricsRegistry
+from support.served_store import Served, run
 from support.store_contract import Connect, StoreContract
-
-
-class Served:
-    """A store that is served from a directory, and may be stopped, killed and served again."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = str(directory / "store.sock")
-        self._directory = directory
-        self._opened: list[ZooKeeperSession] = []
-
-    async def serve(self) -> None:
-        self._files = OsJournalFiles(str(self._directory))
-        self.store = EmbeddedStore.open(self._files, SystemClock(), keep_ephemerals=True)
-        self.server = StoreServer(self.store, self._files, SystemClock())
-        await self.server.start(self.path)
-
-    async def open(self, owner: str = "", timeout_ms: int = 30_000) -> ZooKeeperSession:
-        settings = SharedStoreSettings(self.path, owner, timeout_ms, 10_000)
-        session = await SharedStore(settings, SystemClock(), MetricsRegistry()).open_session()
-        self._opened.append(session)
-        return session
-
-    async def stop(self) -> None:
-        """With a clean end of the process."""
-        await self.server.close()
-        await self.store.close(end_sessions=False)
-
-    async def die(self) -> None:
-        """As a process that is killed: nothing is written any more, connections break."""
-        server = self.server
-        assert server._server is not None
-        server._server.close()
-        for connection in list(server._connections):
-            assert connection._transport is not None
-            connection._transport.abort()
-        await server._tasks.close()
-        self._files.close()
-
-    async def close(self) -> None:
-        for session in self._opened:
-            await session.close()
-        await self.stop()
 
 
 class TestContract(StoreContract):
@@ -95,17 +41,6 @@ class TestContract(StoreContract):
         await told.wait()
 
 
-def run(directory: Path, body: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        served = Served(directory)
-        await served.serve()
-        async with asyncio.timeout(30):
-            await body(served)
-            await served.close()
-
-    asyncio.run(limited())
-
-
 def test_a_session_goes_on_when_the_store_comes_back(tmp_path: Path) -> None:
     async def body(served: Served) -> None:
         session = await served.open("a")
@@ -123,29 +58,6 @@ def test_a_session_goes_on_when_the_store_comes_back(tmp_path: Path) -> None:
         await served.serve()
         assert await session.exists("/e2") is not None
         assert lost == []
-
-    run(tmp_path, body)
-
-
-def test_what_was_watched_over_a_lost_connection_counts_as_changed(tmp_path: Path) -> None:
-    async def body(served: Served) -> None:
-        session = await served.open()
-        await session.create("/a")
-        events: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        await session.get("/a", events.put_nowait)
-        await session.exists("/b", events.put_nowait)
-        await session.children("/", events.put_nowait)
-        session._connection.drop()
-        found = [await events.get() for _ in range(3)]
-        assert found == [
-            WatchEvent(EventKind.DATA_CHANGED, "/a"),
-            WatchEvent(EventKind.DATA_CHANGED, "/b"),
-            WatchEvent(EventKind.CHILDREN_CHANGED, "/"),
-        ]
-        # None of them is left on the other side, where it would fire once more.
-        await session.create("/b")
-        await session.sync()
-        assert events.empty()
 
     run(tmp_path, body)
 
@@ -213,53 +125,6 @@ def test_sessions_without_a_process_end_after_the_store_is_back(tmp_path: Path) 
         assert await other.exists("/e") is None
 
     run(tmp_path, body)
-
-
-def test_an_unanswered_change_has_an_unknown_outcome_that_sync_settles(tmp_path: Path) -> None:
-    async def body(served: Served) -> None:
-        session = await served.open()
-        change = asyncio.ensure_future(session.create("/a"))
-        await asyncio.sleep(0)
-        session._connection.drop()
-        with pytest.raises(UnknownOutcomeError, match="shared store"):
-            await change
-        await session.sync()
-        there = await session.exists("/a")
-        await session.sync()
-        assert (await session.exists("/a")) == there
-
-    run(tmp_path, body)
-
-
-def test_calls_fail_once_the_lease_is_over_and_go_on_when_the_store_is_back(tmp_path: Path) -> None:
-    async def body(served: Served) -> None:
-        session = await served.open(timeout_ms=1_000)
-        await session.create("/e", ephemeral=True)
-        await served.die()
-        with pytest.raises(LeaseExpiredError):
-            await session.set("/e", b"")
-        assert not session.lease.valid()
-        await served.serve()
-        back = asyncio.Event()
-        while not back.is_set():
-            try:
-                await session.sync()
-                back.set()
-            except StoreUnavailableError:
-                await asyncio.sleep(0.01)
-        assert session.lease.valid()
-        assert await session.exists("/e") is not None
-
-    run(tmp_path, body)
-
-
-def test_nobody_serves(tmp_path: Path) -> None:
-    async def body() -> None:
-        settings = SharedStoreSettings(str(tmp_path / "no.sock"), "a", 1_000, 100)
-        with pytest.raises(StoreUnavailableError, match=r"no\.sock within 100 ms .*braidlog serve --workers"):
-            await SharedStore(settings, SystemClock(), MetricsRegistry()).open_session()
-
-    asyncio.run(body())
 
 
 def test_the_socket_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
