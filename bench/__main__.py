@@ -34,6 +34,7 @@ from bench.scenarios import (
     small_requests,
     throughput,
     transactions,
+    workers,
 )
 from bench.session import Plan, Session
 
@@ -52,6 +53,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "coordinators": coordinators.measure,
     "replication_costs": replication_costs.measure,
     "replication": replication.measure,
+    "workers": workers.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -60,11 +62,11 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "cold": latency.measure_cold,
     "quotas": quotas.measure,
 }
-ALL = (*list(SCENARIOS)[:11], *THROUGHPUT, *list(SCENARIOS)[11:])
+ALL = (*list(SCENARIOS)[:12], *THROUGHPUT, *list(SCENARIOS)[12:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security and idle connections brokers with other listeners, quotas waits for its windows.
+# security and idle connections brokers with other listeners, workers several processes, quotas waits for its windows.
 CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "idle_connections", "fairness", "quotas", *CLUSTERS)
+ASKED_FOR = ("security", "idle_connections", "fairness", "quotas", "workers", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 
