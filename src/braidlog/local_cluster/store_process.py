@@ -2,8 +2,9 @@
 
     python -m braidlog.local_cluster.store_process DIRECTORY SOCKET FORMAT LEVEL
 
-It says `ready` on standard output. It ends on SIGTERM; or when its standard input ends, since then nobody is left to
-start it again: as soon as no worker is connected any more, as they need it to stop.
+It says `ready` on standard output. On SIGTERM, or when its standard input ends, since then nobody is left to start it
+again, it ends as soon as no worker is connected any more: whoever stops needs it for that, and all may have been asked
+at once. A second SIGTERM ends it now.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ async def serve(directory: str, socket_path: str) -> None:
     """Until a signal, or until the store cannot make anything durable any more."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    orphaned = asyncio.Event()
+    stop_now = asyncio.Event()
+
+    def hear() -> None:
+        (stop_now if stop.is_set() else stop).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, hear)
     try:
         files = OsJournalFiles(directory)
         store = EmbeddedStore.open(files, SystemClock(), keep_ephemerals=True)
@@ -49,6 +54,7 @@ async def serve(directory: str, socket_path: str) -> None:
     def fail(problem: StoreFailedError) -> None:
         failed.append(problem)
         stop.set()
+        stop_now.set()
 
     store.on_failure(fail)
     server = StoreServer(store, files, SystemClock())
@@ -57,14 +63,15 @@ async def serve(directory: str, socket_path: str) -> None:
     def input_has_come() -> None:
         if not os.read(0, 4096):
             loop.remove_reader(0)
-            orphaned.set()
             stop.set()
 
     loop.add_reader(0, input_has_come)
     print(READY, flush=True)
     await stop.wait()
-    if orphaned.is_set():
-        await server.wait_until_idle(_WORKERS_STOP_S)
+    waits = {loop.create_task(server.wait_until_idle(_WORKERS_STOP_S)), loop.create_task(stop_now.wait())}
+    _, still = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for each in still:
+        each.cancel()
     await server.close()
     await store.close(end_sessions=False)
     if failed:

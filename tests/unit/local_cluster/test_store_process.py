@@ -47,6 +47,32 @@ def test_a_process_serves_until_its_input_ends_and_nobody_is_connected(tmp_path:
     child.stderr.close()
 
 
+def test_it_ends_at_once_when_it_is_asked_twice(tmp_path: Path) -> None:
+    child = start(tmp_path)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+
+    async def use() -> None:
+        settings = SharedStoreSettings(str(tmp_path / "store.sock"), "me")
+        session = await SharedStore(settings, SystemClock(), MetricsRegistry()).open_session()
+        await session.create("/e", ephemeral=True)
+        child.terminate()
+        await session.sync()
+        assert child.poll() is None
+        child.terminate()
+        assert await asyncio.to_thread(child.wait, 30) == 0
+        # Its session is not over, should somebody serve it again.
+        again = start(tmp_path)
+        assert await session.exists("/e") is not None
+        await session.close()
+        again.terminate()
+        await asyncio.to_thread(again.communicate, timeout=30)
+        assert again.returncode == 0
+
+    asyncio.run(use())
+    child.communicate()
+
+
 def test_a_store_in_use_is_refused_in_a_line(tmp_path: Path) -> None:
     first = start(tmp_path)
     assert first.stdout is not None

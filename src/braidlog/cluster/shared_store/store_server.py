@@ -301,6 +301,8 @@ class StoreServer:
             del self._left_over[session_id]
             await self._remove_ephemerals(self._store.resume(session_id))
         for session in [each for each in self._sessions.values() if each.deadline <= now]:
+            if session.deadline > self._now():
+                continue  # it was heard while another one was ended
             _log.warning(
                 "session %#x (%s) has expired after %g s of silence",
                 session.id, session.owner or "no name", session.timeout_s,
