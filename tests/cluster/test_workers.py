@@ -90,7 +90,7 @@ def test_workers_and_the_store_die_under_load_and_ctrl_c_stops_all(tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_store_that_is_away_for_longer_than_the_leases(tmp_path: Path) -> None:
+def test_sessions_that_end_and_a_store_that_is_away_for_longer_than_the_leases(tmp_path: Path) -> None:
     topics = {kind.name: kind for kind in KINDS.values()}
     with WorkersRun(tmp_path / "data", 2, "--set", "transaction.state.log.min.isr=1") as run:
         create(run, *topics)
@@ -106,10 +106,23 @@ def test_a_store_that_is_away_for_longer_than_the_leases(tmp_path: Path) -> None
                 os.kill(store, signal.SIGCONT)
             await_whole(run, *topics)
             traffic.await_progress()
+            # A worker that stands still past its session registers again.
+            worker = run.worker_pid(1)
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                seen = len(run.process.lines)
+                run.process.wait_for_line(r"store .*session .*worker-1\) has expired", after=seen)
+                traffic.await_progress()
+            finally:
+                os.kill(worker, signal.SIGCONT)
+            run.process.wait_for_line(r"worker-1 .*broker 1 is registered again, in a new session", after=seen)
+            await_whole(run, *topics)
+            traffic.await_progress()
             # Both at once, and the supervisor brings both back.
+            seen = len(run.process.lines)
             os.kill(run.worker_pid(1), signal.SIGKILL)
             run.kill_store()
-            run.process.wait_for_line(r"worker-1 is broker 1, pid", after=len(run.process.lines))
+            run.process.wait_for_line(r"worker-1 is broker 1, pid", after=seen)
             await_whole(run, *topics)
             traffic.await_progress()
         nothing_is_lost(traffic)
