@@ -169,7 +169,7 @@ def decode_broker(path: str, data: bytes) -> BrokerRecord:
         raise BadRecordError(path, "timestamp is not a number") from None
     rack = content.get("rack")
     jmx_port = content.get("jmx_port", -1)
-    host = content.get(_PLACEMENT_HOST)
+    placement_host = content.get(_PLACEMENT_HOST)
     return BrokerRecord(
         endpoints,
         protocols,
@@ -177,7 +177,7 @@ def decode_broker(path: str, data: bytes) -> BrokerRecord:
         features,
         timestamp_ms,
         jmx_port,
-        None if host is None else str(host),
+        None if placement_host is None else str(placement_host),
     )
 
 

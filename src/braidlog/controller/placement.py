@@ -25,7 +25,7 @@ def racks_of(brokers: Mapping[BrokerId, BrokerInfo]) -> dict[int, str | None]:
 
 def shared_hosts(brokers: Mapping[BrokerId, BrokerInfo]) -> dict[int, str] | None:
     """The machine of every broker, if some share one; who does not say has one of its own."""
-    hosts = {each: brokers[each].placement_host or f"broker {each}" for each in sorted(brokers)}
+    hosts: dict[int, str] = {each: brokers[each].placement_host or f"broker {each}" for each in sorted(brokers)}
     return hosts if 1 < len(set(hosts.values())) < len(hosts) else None
 
 

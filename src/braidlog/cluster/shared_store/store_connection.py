@@ -27,6 +27,7 @@ from braidlog.cluster.zookeeper.session_connection import (
     OnAnswer,
     Request,
 )
+from braidlog.core.errors import BraidlogError
 from braidlog.core.tasks import Tasks
 
 _FIRST_WAIT_S: Final = 0.02
@@ -104,7 +105,7 @@ class StoreConnection:
             link = _Link(self._received, self._now())
             try:
                 with reachable_path(self._path) as path:
-                    await asyncio.get_running_loop().create_unix_connection(lambda link=link: link, path)
+                    await asyncio.get_running_loop().create_unix_connection(link.itself, path)
             except OSError as problem:
                 self._problem = f"{problem.strerror or problem}"
             else:
@@ -175,7 +176,7 @@ class StoreConnection:
             self._listener.on_watch(WatchEvent(EventKind.CHILDREN_CHANGED, path))
         self._listener.on_connected(self._generation, session_id, timeout_ms / 1000, link.asked_at)
 
-    def _answered(self, xid: int, value: object, problem: Exception | None) -> None:
+    def _answered(self, xid: int, value: object, problem: BraidlogError | None) -> None:
         found = self._pending.pop(xid, None)
         if found is None:
             # Of CLOSE, the last request that there is.
@@ -200,6 +201,10 @@ class _Link(asyncio.Protocol):
         self.asked_at = asked_at
         self.welcome = False
         self.lost = asyncio.Event()
+
+    def itself(self) -> _Link:
+        """What asyncio calls a factory."""
+        return self
 
     @property
     def is_open(self) -> bool:
