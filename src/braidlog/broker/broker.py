@@ -613,6 +613,7 @@ class Broker:
             rack=self.settings.current.get_str("broker.rack") or None,
             features={MARKER: MARKER_VERSIONS},
             timestamp_ms=self.environment.clock.wall_ms(),
+            placement_host=self.settings.current.get_str("braidlog.host") or None,
         )
 
     def _registered(self, epoch: int) -> None:
@@ -738,7 +739,10 @@ class Broker:
                 return await self.controller.controlled_shutdown(self.broker_id, self.broker_epoch)
             return await self.controller_client.controlled_shutdown(self.broker_id, self.broker_epoch)
 
-        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask)
+        def is_alone() -> bool:
+            return self.metadata_cache.image.brokers.keys() <= {self.broker_id}
+
+        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask, is_alone)
 
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""

@@ -1,6 +1,6 @@
-"""How a broker enters its cluster and stays in it: over the embedded store, or over ZooKeeper with others.
+"""How a broker enters its cluster and stays in it: alone over the embedded store, or with others over a shared one.
 
-                embedded store                          ZooKeeper
+                embedded store, alone                   ZooKeeper, or an embedded store that workers share
 cluster id      the directories' own, made up once      the ensemble's; other directories are refused
 broker id       configured, stored, the last, a new one configured, stored, a new one
 session         as long as the process                  lost and opened again, with a new registration each time
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -151,13 +152,13 @@ class EmbeddedCoordination:
         await self.store.close()
 
 
-class ZooKeeperCoordination:
+class SharedCoordination:
     is_cluster = True
     lags = False
 
-    def __init__(self, connect: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
-        """`connect` is zookeeper.connect, for messages."""
-        self._connect = connect
+    def __init__(self, place: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
+        """`place` is the setting that names the store, with its value, for messages."""
+        self._place = place
         self.client = client
         self._new_id = new_id
 
@@ -173,15 +174,14 @@ class ZooKeeperCoordination:
         except NoNodeError:
             if stored is not None:
                 raise UserError(
-                    f"the data directories belong to cluster {stored}, and there is none at "
-                    f"zookeeper.connect={self._connect}; is the path at its end right? To start a new cluster, use "
-                    "empty directories"
+                    f"the data directories belong to cluster {stored}, and there is none at {self._place}; is the "
+                    "path at its end right? To start a new cluster, use empty directories"
                 ) from None
             found = ""
         if found and stored is not None and stored != found:
             raise UserError(
-                f"the data directories belong to cluster {stored}, and zookeeper.connect={self._connect} is cluster "
-                f"{found}; correct zookeeper.connect or log.dirs"
+                f"the data directories belong to cluster {stored}, and {self._place} is cluster {found}; correct "
+                f"{self._place.partition('=')[0]} or log.dirs"
             )
         await prepare_store(session)
         cluster = await cluster_id(session, self._new_id, NEWEST)
@@ -377,8 +377,11 @@ def make_coordination(
     metrics: MetricsRegistry,
     on_fatal: Callable[[Exception], None],
 ) -> Coordination:
-    """ZooKeeper where `zookeeper.connect` names one."""
+    """On ZooKeeper where `zookeeper.connect` is set, on a shared store where its socket is, else on one of its own."""
     connect = settings.get_str("zookeeper.connect")
+    path = settings.get_str("braidlog.store.socket")
+    if connect and path:
+        raise UserError("zookeeper.connect and braidlog.store.socket name two stores: leave out one of them")
     if connect:
         open_session = environment.open_session
         if open_session is None:
@@ -388,6 +391,13 @@ def make_coordination(
 
             store = ZooKeeperStore(connection_settings(connect, settings), environment.clock, metrics)
             open_session = store.open_session
-        return ZooKeeperCoordination(connect, StoreClient(open_session), environment.new_id)
+        return SharedCoordination(f"zookeeper.connect={connect}", StoreClient(open_session), environment.new_id)
+    if path:
+        from braidlog.cluster.shared_store.shared_store import SharedStore, shared_store_settings
+
+        # Its directory is locked: whoever had a session in this name before is dead.
+        owner = os.path.abspath(logs.directories[0].path)
+        shared = SharedStore(shared_store_settings(settings, owner), environment.clock, metrics)
+        return SharedCoordination(f"braidlog.store.socket={path}", StoreClient(shared.open_session), environment.new_id)
     store_dir = settings.get_str("braidlog.store.dir") or logs.directories[0].path
     return EmbeddedCoordination(store_dir, environment, on_fatal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,10 +13,13 @@ from braidlog.broker import coordination
 from braidlog.broker.coordination import (
     BrokerRegistration,
     ClusterMembers,
-    ZooKeeperCoordination,
+    Coordination,
+    SharedCoordination,
     announce_failed_directory,
     let_others_lead,
+    make_coordination,
 )
+from braidlog.broker.environment import system_environment
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.features import MARKER, NEWEST
@@ -31,6 +35,7 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.errors import UserError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.metrics import MetricsRegistry
 from braidlog.storage.dirs.log_manager import LogManager
 from support.memory_journal import MemoryJournalFiles
 
@@ -57,7 +62,7 @@ class Scene:
     def __init__(self) -> None:
         self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
         self.client = StoreClient(self.store.open_session)
-        self.coordination = ZooKeeperCoordination("z:2181/kafka", self.client, lambda: NEW_ID)
+        self.coordination = SharedCoordination("zookeeper.connect=z:2181/kafka", self.client, lambda: NEW_ID)
         self.session = CurrentSession(self.client)
 
     async def identity(self, directories: Directories, **settings: str) -> tuple[str, BrokerId]:
@@ -89,6 +94,20 @@ def on_scene(body: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[[],
         asyncio.run(run())
 
     return test
+
+
+def made(**texts: str) -> Coordination:
+    settings = BrokerSettings({key.replace("_", "."): value for key, value in texts.items()})
+    logs = cast("LogManager", SimpleNamespace(directories=[SimpleNamespace(path="/data/worker-1")]))
+    return make_coordination(settings, logs, system_environment(), MetricsRegistry(), print)
+
+
+def test_which_store_there_is() -> None:
+    on_socket = made(braidlog_store_socket="/run/store.sock")
+    assert isinstance(on_socket, SharedCoordination)
+    assert on_socket.is_cluster
+    with pytest.raises(UserError, match="name two stores: leave out one"):
+        made(braidlog_store_socket="/run/store.sock", zookeeper_connect="z:2181")
 
 
 @on_scene
