@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _DUMP_EPILOG: Final = """\
 Topics, configs, ACLs, users, quotas, ids and epochs, as JSON, a line for each node, with a checksum; no records, which
-are in the data directories. Brokers may run meanwhile. Left out, and counted: ephemeral nodes (who is registered, who is
-the controller), notifications, and, unless --include-secrets is given, SCRAM credentials, delegation tokens and
+are in the data directories. Brokers may run meanwhile. Left out, and counted: ephemeral nodes (who is registered, who
+is the controller), notifications, and, unless --include-secrets is given, SCRAM credentials, delegation tokens and
 passwords. The file is readable for its owner alone.
 
 examples:

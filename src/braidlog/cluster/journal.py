@@ -1,7 +1,7 @@
 """The embedded store's two file formats: the journal that changes are appended to, the snapshot that replaces it.
 
-The version is the end of the magic, which begins every frame. A frame of a later version keeps this head, but its crc32
-covers the head's first eight bytes as well: so it is told from a torn tail, and refused before anything is cut off.
+The version is the end of the magic, which begins every frame and a snapshot. A later version keeps these heads, but its
+crc32 covers what comes before it in the head, too: so it is told from a torn tail, and refused before anything is cut.
 
 `journal-<first zxid>`: frames, one for each group commit, all numbers big-endian. A frame is written only after the
 one before it is durable, so a damaged frame is a torn tail if nothing sound follows it, else corruption.
@@ -109,6 +109,12 @@ def _refuse_newer_frame(name: str, journal: bytes, position: int) -> None:
         raise NewerFormatError(name, _version(magic, _FRAME_KIND), _version(FRAME_MAGIC, _FRAME_KIND))
 
 
+def _refuse_newer_snapshot(name: str, snapshot: bytes) -> None:
+    magic, checksum = snapshot[:8], snapshot[8:_SNAPSHOT_CRC_FROM]
+    if magic.startswith(_SNAPSHOT_KIND) and checksum == pack(">I", crc32(snapshot[_SNAPSHOT_CRC_FROM:], crc32(magic))):
+        raise NewerFormatError(name, _version(magic, _SNAPSHOT_KIND), _version(SNAPSHOT_MAGIC, _SNAPSHOT_KIND))
+
+
 def _version(magic: bytes, kind: bytes) -> str:
     return magic.removeprefix(kind).decode("ascii", "replace").lstrip("0")
 
@@ -167,9 +173,7 @@ def encode_snapshot(tree: ZnodeTree) -> bytes:
 
 
 def decode_snapshot(name: str, snapshot: bytes) -> ZnodeTree:
-    magic = snapshot[: len(SNAPSHOT_MAGIC)]
-    if magic.startswith(_SNAPSHOT_KIND) and magic > SNAPSHOT_MAGIC and magic.removeprefix(_SNAPSHOT_KIND).isdigit():
-        raise NewerFormatError(name, _version(magic, _SNAPSHOT_KIND), _version(SNAPSHOT_MAGIC, _SNAPSHOT_KIND))
+    _refuse_newer_snapshot(name, snapshot)
     if len(snapshot) < _SNAPSHOT.size or not snapshot.startswith(SNAPSHOT_MAGIC):
         raise CorruptStoreError(f"{name}: not a snapshot of the embedded store; restore it from a backup")
     _, checksum, count, zxid, names_size = _SNAPSHOT.unpack_from(snapshot, 0)

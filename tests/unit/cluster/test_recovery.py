@@ -97,7 +97,8 @@ def test_a_torn_frame_with_a_flipped_bit_in_its_version_is_a_tail_all_the_same()
 
 def test_a_snapshot_of_a_later_version_is_refused() -> None:
     files = MemoryJournalFiles()
-    files.write_whole(snapshot_name(7), b"BLsnap02" + bytes(100))
+    rest = b"what nobody knows yet"
+    files.write_whole(snapshot_name(7), b"BLsnap02" + pack(">I", crc32(rest, crc32(b"BLsnap02"))) + rest)
     with pytest.raises(NewerFormatError, match="format 2"):
         recover(files)
 

@@ -1,4 +1,4 @@
-"""Puts a dump back, into the files of an embedded store or into ZooKeeper; all of it is checked before anything changes.
+"""Puts a dump back, into the files of an embedded store or into ZooKeeper; nothing changes before it was checked.
 
     embedded     one snapshot takes the place of all files: as a whole or not at all
     ZooKeeper    as many transactions as it takes, /cluster/id in the last one; a broker with data of the cluster does
@@ -143,7 +143,7 @@ async def restore_store(store: CoordinationStore, dump: Path, *, replace: bool) 
         with dump.open("rb") as file:
             for batch in _batches(read_dump(file, str(dump)), store.max_request_bytes):
                 made += [each.path for each in batch if isinstance(each, Create)]
-                await _apply(store, batch)
+                await apply_whole(store, batch)
                 transactions += 1
         digest = TreeDigest()
         async for node in walk_store(store):
@@ -172,7 +172,7 @@ async def _remove(store: CoordinationStore, present: Sequence[str]) -> None:
     rest = [path for path in reversed(present) if path != paths.CLUSTER_ID]
     first = [paths.CLUSTER_ID] if paths.CLUSTER_ID in present else []
     for batch in _cut(([Delete(path)] for path in (*first, *rest)), store.max_request_bytes):
-        await _apply(store, batch)
+        await apply_whole(store, batch)
 
 
 def _operations(node: DumpedNode) -> list[Operation]:
@@ -218,7 +218,7 @@ def _cut(units: Iterable[list[Operation]], limit: int) -> Iterator[list[Operatio
         yield batch
 
 
-async def _apply(store: CoordinationStore, batch: Sequence[Operation]) -> None:
+async def apply_whole(store: CoordinationStore, batch: Sequence[Operation]) -> None:
     """As a whole, once; where the answer was lost, its first operation shows what became of it."""
     while True:
         try:

@@ -50,7 +50,7 @@ def test_java_property_syntax() -> None:
     ("text", "complaint"),
     [
         ("broker.id=1\n", "unsupported version"),
-        ("version=2\n", "unsupported version"),
+        ("version=two\n", "unsupported version"),
         ("version=0\nbroker.id=one\n", "not a number"),
         ("version=1\nnode.id=1\n", "needs cluster.id"),
         ("version=0\ndirectory.id=short\n", "directory.id"),
