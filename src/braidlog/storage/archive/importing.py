@@ -122,8 +122,10 @@ class StagedImport:
         ends = {TopicPartition(self.topic, each.partition): each.end_offset for _, each in self.copies}
         starts = {TopicPartition(self.topic, each.partition): each.start_offset for _, each in self.copies}
         for name, offsets in ((RECOVERY_POINTS, ends), (HIGH_WATERMARKS, ends), (START_OFFSETS, starts)):
-            checkpoint = OffsetCheckpointFile(OsFiles(), str(self.directory), name)
-            checkpoint.write({**checkpoint.read(), **{key: value for key, value in offsets.items() if value}})
+            added = {partition: offset for partition, offset in offsets.items() if offset}
+            if added:
+                checkpoint = OffsetCheckpointFile(OsFiles(), str(self.directory), name)
+                checkpoint.write({**checkpoint.read(), **added})
 
     def _forget_checkpoints(self) -> None:
         own = {TopicPartition(self.topic, each.partition) for _, each in self.copies}
