@@ -24,6 +24,7 @@ from support.eventually import eventually
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 TOPIC = "orders"
+COPY = "orders-copy"
 GROUP = "billing"
 PARTITIONS = 3
 RECORDS = 300
@@ -49,12 +50,12 @@ def send(bootstrap: str, first: int, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-def numbers(bootstrap: str) -> list[int]:
+def numbers(bootstrap: str, topic: str = TOPIC) -> list[int]:
     """In the order of each partition, one partition after the other."""
     return [
         int(message.value() or b"")
         for index in range(PARTITIONS)
-        for message in confluent.read_all(bootstrap, TOPIC, index)
+        for message in confluent.read_all(bootstrap, topic, index)
     ]
 
 
@@ -152,12 +153,18 @@ def test_topics_data_and_users_stay(zookeeper: ZooKeeper, new_connect: Callable[
     finally:
         cluster.close()
 
+    # A topic is exported from the stopped cluster, and comes in under another name.
+    archive = str(tmp_path / "archive")
+    braidlog("log", "export", TOPIC, archive, "--data", str(data), "--zookeeper", connect)
+    braidlog("log", "import", archive, "--data", str(data), "--zookeeper", connect, "--as", COPY)
+
     # And back: all partitions are on broker 0 alone.
     braidlog("cluster", "dump", str(dump), "--zookeeper", connect, "--include-secrets", "--overwrite")
     braidlog("cluster", "restore", str(dump), "--data", str(data), "--replace")
     with Broker("process", data_dir=data, settings=COMMON) as single:
         assert facts(single.bootstrap_servers) == before
         assert numbers(single.bootstrap_servers) == expected(RECORDS + 60)
+        assert numbers(single.bootstrap_servers, COPY) == expected(RECORDS + 60)
 
 
 def _still_there(cluster: Cluster, before: dict[str, Any]) -> None:

@@ -154,3 +154,14 @@ def _refuse_doctored(archive: Path, tmp_path: Path, target: Path, cli: Any) -> N
         shutil.copytree(archive, copy)
         doctor(copy)
         cli("log", "import", str(copy), "--data", str(target)).failed(problem)
+
+
+def test_a_broker_does_not_start_on_a_store_of_a_newer_braidlog(tmp_path: Path, cli: Any) -> None:
+    note, journal = tmp_path / "braidlog-store.format", tmp_path / "braidlog-store.journal-00000000000000000001"
+    note.write_text('{"version":2,"braidlog":"7.1.0"}')
+    journal.write_bytes(b"BLj2 what nobody here can read")
+    refusal = "format 2 was written by braidlog 7.1.0, and this one reads up to 1; start that one again"
+    cli("serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0").failed(refusal)
+    cli("cluster", "dump", str(tmp_path / "dump"), "--data", str(tmp_path)).failed(refusal)
+    assert "7.1.0" in cli("doctor", "--data", str(tmp_path)).out
+    assert journal.read_bytes() == b"BLj2 what nobody here can read"
