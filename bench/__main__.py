@@ -68,7 +68,8 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
 }
 ALL = (*list(SCENARIOS)[:14], *THROUGHPUT, *list(SCENARIOS)[14:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security, protection and idle connections brokers with other listeners, workers several processes, quotas waits for its windows.
+# security, protection and idle connections brokers with other listeners, workers several processes, quotas waits for
+# its windows.
 CLUSTERS = ("cluster", "large_cluster", "coordinators", "replication_costs", "replication")
 ASKED_FOR = ("security", "protection", "idle_connections", "fairness", "quotas", "workers", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)

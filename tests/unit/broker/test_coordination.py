@@ -319,3 +319,14 @@ def test_a_long_wait_for_other_leaders_is_mentioned_now_and_then(
     ]  # fmt: skip
     assert lines[0].endswith("Start those of the brokers [2] that are down")
     assert lines[-1].endswith("Start those of the brokers [3] that are down")
+
+
+@on_scene
+async def test_a_cluster_that_agreed_on_what_is_not_known_here_is_not_joined(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="3")
+    for levels, problem in (({MARKER: 2}, "knows up to 1"), ({"metadata.version": 20}, "no such feature")):
+        await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, levels)))
+        with pytest.raises(UserError, match=problem):
+            await scene.identity(Directories(), broker_id="3")
+    await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, {MARKER: 1})))
+    await scene.identity(Directories(), broker_id="3")
