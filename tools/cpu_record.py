@@ -1,8 +1,8 @@
 """A pytest plugin that writes down what each test costs: `pytest -p tools.cpu_record --cpu-record FILE`.
 
 In seconds of CPU of the test's process and of all that it started, running or ended: what a clock on the wall shows
-depends on what else the machine does. A fixture that tests share is paid for by the first that asks for it, and a broker
-that they share by whoever makes it work. The costliest files and tests come first.
+depends on what else the machine does. A fixture that tests share is paid for by the first that asks for it, and a
+broker that they share by whoever makes it work. The costliest files and tests come first.
 """
 
 from __future__ import annotations
