@@ -67,8 +67,9 @@ class Meter:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        now = cpu_s(os.getpid())
-        report.user_properties.append((_PROPERTY, max(now - self._last, 0.0)))
+        # Less than before where a child ended while its siblings were listed, which leaves some of them out.
+        now = max(cpu_s(os.getpid()), self._last)
+        report.user_properties.append((_PROPERTY, now - self._last))
         self._last = now
         return report
 
