@@ -23,9 +23,11 @@ from bench.scenarios import (
     fairness,
     groups,
     idle_connections,
+    large_cluster,
     latency,
     lifetime,
     perftest,
+    protection,
     quotas,
     replication,
     replication_costs,
@@ -46,9 +48,11 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "scale": scale.measure,
     "groups": groups.measure,
     "security": security.measure,
+    "protection": protection.measure,
     "idle_connections": idle_connections.measure,
     "fairness": fairness.measure,
     "cluster": cluster.measure,
+    "large_cluster": large_cluster.measure,
     "coordinators": coordinators.measure,
     "replication_costs": replication_costs.measure,
     "replication": replication.measure,
@@ -60,11 +64,11 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "cold": latency.measure_cold,
     "quotas": quotas.measure,
 }
-ALL = (*list(SCENARIOS)[:11], *THROUGHPUT, *list(SCENARIOS)[11:])
+ALL = (*list(SCENARIOS)[:13], *THROUGHPUT, *list(SCENARIOS)[13:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security and idle connections brokers with other listeners, quotas waits for its windows.
-CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "idle_connections", "fairness", "quotas", *CLUSTERS)
+# security, protection and idle connections brokers with other listeners, quotas waits for its windows.
+CLUSTERS = ("cluster", "large_cluster", "coordinators", "replication_costs", "replication")
+ASKED_FOR = ("security", "protection", "idle_connections", "fairness", "quotas", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

@@ -200,6 +200,7 @@ class Broker:
             self.environment.clock,
             settings.get_int("replica.lag.time.max.ms") / 1000,
             self.metadata_cache.is_live,
+            sync_tail=self.committer.sync_tail,
         )
         # Before anything is read: the settings of brokers may change while logs are loaded.
         self.metadata_cache.add_listener(self.replica_manager)

@@ -47,7 +47,7 @@ def _is_live(broker_id: int) -> bool:
     return True
 
 
-def _propose_nothing(partition: Partition) -> None:
+def _do_nothing(partition: Partition) -> None:
     pass
 
 
@@ -59,13 +59,16 @@ class ReplicationContext:
         clock: Clock | None = None,
         lag_s: float = 30.0,
         is_live: Callable[[int], bool] = _is_live,
-        propose_isr: Callable[[Partition], None] = _propose_nothing,
+        propose_isr: Callable[[Partition], None] = _do_nothing,
+        sync_tail: Callable[[Partition], None] = _do_nothing,
     ) -> None:
-        """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR."""
+        """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR,
+        `sync_tail` of one whose leader has what an earlier role left to be synced."""
         self.clock: Clock = SystemClock() if clock is None else clock
         self.lag_s = lag_s
         self.is_live = is_live
         self.propose_isr = propose_isr
+        self.sync_tail = sync_tail
         # How often the controller stored a smaller, and a larger ISR, and how often it did not store one.
         self.isr_shrinks = 0
         self.isr_expands = 0
@@ -162,9 +165,7 @@ class Partition:
         self.progress = None
         if partition_log is None:
             return
-        # What flush.messages wants synced counts once it is.
-        synced_only = partition_log.sync_is_due()
-        self.vouched = partition_log.recovery_point if synced_only else partition_log.log_end_offset
+        self._vouch_for_all(partition_log)
         for broker_id in self.replicas:
             if broker_id != self.broker_id:
                 now = self.context.clock.monotonic()
@@ -172,6 +173,15 @@ class Partition:
                 self.progress = ReplicaProgress(self.broker_id, self.replicas, self.isr, end, now)
                 break
         self._commit_up_to(partition_log, self._committed(partition_log))
+
+    def _vouch_for_all(self, partition_log: UnifiedLog) -> None:
+        """Of what is in the log already. What flush.messages wants synced counts once it is: nobody else may ask for
+        that, as the next record may be long in coming."""
+        if partition_log.sync_is_due():
+            self.vouched = partition_log.recovery_point
+            self.context.sync_tail(self)
+        else:
+            self.vouched = partition_log.log_end_offset
 
     def _end_leading(self) -> None:
         self.progress = None
@@ -198,7 +208,7 @@ class Partition:
         """The replica lives in another data directory now."""
         self.log = moved
         if self.leader == self.broker_id:
-            self.vouched = moved.recovery_point if moved.sync_is_due() else moved.log_end_offset
+            self._vouch_for_all(moved)
             self._commit_up_to(moved, self._committed(moved))
         self.wake_readers()
 

@@ -323,6 +323,9 @@ class ReplicaFetcher:
             await time_slice.yield_if_over()
             if not self._fetcher.follows(state):
                 continue
+            if state.log.sync_is_due():
+                # An earlier role ended before it had synced all; the first request tells that it is here.
+                work.syncs[state] = state.log
             if state.position().last_epoch < 0:
                 self._truncate(state, state.truncate_to_high_watermark, work)
             elif version >= _FINDS_DIVERGENCE_FROM:

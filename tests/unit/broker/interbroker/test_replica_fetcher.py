@@ -319,6 +319,21 @@ def test_in_fsync_mode_the_leader_hears_of_what_is_synced(tmp_path: Path) -> Non
     assert follower.executors == [str(tmp_path)]
 
 
+def test_in_fsync_mode_what_an_earlier_role_left_is_synced_before_the_leader_hears_of_it(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+    follower.log.update_settings(follower.log.settings._replace(flush_messages=1))
+    follower.append(data(0, b"a"))
+    recovery_points: list[int] = []
+
+    class Watching(Leader):
+        def __call__(self, key: int, request: Message) -> Answer:
+            recovery_points.append(follower.log.recovery_point)
+            return super().__call__(key, request)
+
+    follower.follow(Watching(answer(data(1, b"b"))))
+    assert recovery_points == [1, 2]
+
+
 def test_what_comes_after_the_role_has_ended_is_not_appended(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
 
