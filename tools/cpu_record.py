@@ -85,7 +85,7 @@ class CpuRecorder:
         for name, value in report.user_properties:
             if name == _PROPERTY:
                 cost = self._costs.get(report.nodeid, Cost(report.nodeid))
-                self._costs[report.nodeid] = cost._replace(**{f"{report.when}_s": value})
+                self._costs[report.nodeid] = cost._replace(**{f"{report.when}_s": value})  # type: ignore[arg-type]
 
     def pytest_sessionfinish(self) -> None:
         self._path.write_text("\n".join(lines(list(self._costs.values()))) + "\n")

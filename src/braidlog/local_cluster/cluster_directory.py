@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from braidlog import __version__
 from braidlog.core.errors import NewerFormatError, UserError
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.local_cluster.run_lock import RunLock
 
 DEFAULT_BROKERS: Final = 3
@@ -77,7 +77,7 @@ class ClusterDirectory:
         new = self.path / f"{_STATE}.new"
         state = {
             "version": _VERSION,
-            "braidlog": __version__,
+            "braidlog": BRAIDLOG_VERSION,
             "zookeeper": self.zookeeper,
             "brokers": self.brokers,
         }

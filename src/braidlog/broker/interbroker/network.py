@@ -12,7 +12,6 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog import __version__
 from braidlog.cluster.image import BrokerInfo
 from braidlog.cluster.inter_broker_protocol import newest_versions
 from braidlog.config import known
@@ -20,6 +19,7 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import PLAINTEXT
 from braidlog.core.errors import UserError
 from braidlog.core.types import BrokerId
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Connector, SocketConnector
 from braidlog.net.outbound.errors import NoConnection
@@ -98,7 +98,7 @@ class InterBrokerNetwork:
         return ReconnectingConnection(f"broker {broker_id} ({purpose})", open_to_broker, self._backoff)
 
     async def _prepare(self, connection: PipelinedConnection) -> None:
-        await connection.negotiate(__version__, self._setup_s)
+        await connection.negotiate(BRAIDLOG_VERSION, self._setup_s)
         connection.limit_versions(self._newest_versions)
         if self.channels is not None:
             await self.channels.authenticate(connection)
