@@ -60,7 +60,7 @@ def test_groups_and_transactions_are_counted(watched: Broker) -> None:
 
 
 def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
-    """Save those with nothing to tell on a broker without topics, requests, logins, ACLs, quotas, leaders, ZooKeeper."""
+    """Save those with nothing to tell on a broker without topics, requests, logins, ACLs, quotas or a cluster."""
     text = page(watched, "/metrics")
     silent = {
         name
