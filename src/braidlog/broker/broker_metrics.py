@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from braidlog import __version__
 from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
 from braidlog.broker.cluster_metrics import cluster_metrics
 from braidlog.broker.coordinators.coordinators import Coordinators
@@ -25,6 +24,7 @@ from braidlog.cluster.quota_entities import (
 )
 from braidlog.core.protocol_errors import name_of
 from braidlog.core.time_slice import run_in_slices
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
 from braidlog.net.http import Page
@@ -298,7 +298,7 @@ def _process(registry: MetricsRegistry, server: Server) -> None:
 
     registry.read("kafka_server_kafkaserver_brokerstate", state)
     registry.read("braidlog_time_seconds", lambda: server.environment.clock.wall_ms() / 1000)
-    identity = (__version__, str(broker.broker_id), broker.cluster_id)
+    identity = (BRAIDLOG_VERSION, str(broker.broker_id), broker.cluster_id)
     registry.read_each("braidlog_info", lambda: [(identity, 1)])
     registry.read("braidlog_event_loop_lag_seconds", lambda: server.loop_lag.last)
     registry.read("braidlog_event_loop_lag_max_seconds", lambda: server.loop_lag.longest)

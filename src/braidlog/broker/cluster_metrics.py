@@ -71,7 +71,7 @@ def _replica_manager(registry: MetricsRegistry, broker: Broker) -> None:
     count("underreplicatedpartitions", _is_under_replicated)
     count("underminisrpartitioncount", _is_under_min_isr)
     count("atminisrpartitioncount", _is_at_min_isr)
-    count("reassigningpartitions", lambda each: each.reassigning)
+    count("reassigningpartitions", lambda each: each.is_reassigning)
     count("partitionswithlatetransactionscount", has_late_transaction)
     registry.read(_REPLICA_MANAGER + "partitioncount", lambda: len(broker.registry))
     registry.read(
@@ -91,6 +91,11 @@ def _replica_manager(registry: MetricsRegistry, broker: Broker) -> None:
     topics = "kafka_server_brokertopicmetrics_"
     registry.read(topics + "replicationbytesin_total", lambda: replication.bytes_in)
     registry.read(topics + "replicationbytesout_total", lambda: replication.bytes_out)
+    registry.read(topics + "reassignmentbytesin_total", lambda: replication.reassignment_bytes_in)
+    registry.read(topics + "reassignmentbytesout_total", lambda: replication.reassignment_bytes_out)
+    registry.read("kafka_server_leaderreplication_byte_rate", replication.leader_quota.byte_rate)
+    registry.read("kafka_server_followerreplication_byte_rate", replication.follower_quota.byte_rate)
+    registry.read("kafka_server_alterlogdirsreplication_byte_rate", broker.moves.quota.byte_rate)
 
 
 def _each_partition(registry: MetricsRegistry, broker: Broker) -> None:

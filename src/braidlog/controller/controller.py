@@ -27,7 +27,9 @@ from braidlog.cluster.producer_id_manager import claim_block
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.cluster.store import (
     CoordinationStore,
+    Create,
     SessionExpiredError,
+    SetData,
     StoreConnectionError,
     StoreError,
     StoreFailedError,
@@ -39,7 +41,7 @@ from braidlog.controller.active_controller import ActiveController, as_protocol_
 from braidlog.controller.fenced_store import FencedStore
 from braidlog.controller.gauges import ControllerGauges, ControllerState, ControllerStats
 from braidlog.controller.partitions import UNCLEAN
-from braidlog.controller.plan import ControllerContext, Plan
+from braidlog.controller.plan import ControllerContext, Plan, Step
 from braidlog.controller.requests import (
     AlterPartitionResult,
     DeletedTopicResult,
@@ -58,7 +60,13 @@ from braidlog.controller.requests import (
 from braidlog.controller.store_events import StoreEvents
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
-from braidlog.core.protocol_errors import NotControllerError, ProtocolError, StaleControllerEpochError
+from braidlog.core.protocol_errors import (
+    FeatureUpdateFailedError,
+    NotControllerError,
+    ProtocolError,
+    StaleControllerEpochError,
+    UnknownServerError,
+)
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, TopicPartition
 
@@ -428,6 +436,15 @@ class Controller:
         except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
             # A block whose answer was lost is skipped for good: no id is given twice.
             raise as_protocol_error(problem) from problem
+
+    async def write_features(self, data: bytes, version: int | None) -> None:
+        """Replace `/feature`, which had this version; None where there was none. Raises FeatureUpdateFailedError where
+        another has changed it since."""
+        step: Step = Create(paths.FEATURE, data) if version is None else SetData(paths.FEATURE, data, version)
+        try:
+            await self._require().ask(lambda context: (Plan([step]), None), ControllerState.UPDATE_FEATURES)
+        except UnknownServerError as problem:
+            raise FeatureUpdateFailedError(f"/feature could not be written, try again: {problem.message}") from problem
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> Sequence[TopicPartition]:
         """Moves leaders away from the broker; gives the partitions that it leads still."""

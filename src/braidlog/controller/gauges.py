@@ -31,6 +31,7 @@ class ControllerState(IntEnum):
     CONTROLLER_SHUTDOWN = 12
     UNCLEAN_LEADER_ELECTION_ENABLE = 13
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    UPDATE_FEATURES = 17
 
 
 # What Kafka calls the time spent in each, in `<name>RateAndTimeMs`: the first has kept its name from before states.

@@ -25,6 +25,8 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownLeaderEpochError,
 )
+from braidlog.core.quota import DEFAULT_WINDOW, QuotaWindow
+from braidlog.core.replication_quota import ReplicationQuota, is_listed
 from braidlog.core.slices import ByteSlice
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.follower_session import FollowerTarget
@@ -61,10 +63,15 @@ class ReplicationContext:
         is_live: Callable[[int], bool] = _is_live,
         propose_isr: Callable[[Partition], None] = _do_nothing,
         sync_tail: Callable[[Partition], None] = _do_nothing,
+        window: QuotaWindow = DEFAULT_WINDOW,
     ) -> None:
         """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR,
-        `sync_tail` of one whose leader has what an earlier role left to be synced."""
+        `sync_tail` of one whose leader has what an earlier role left to be synced; `window` is that of the throttles of
+        replication."""
         self.clock: Clock = SystemClock() if clock is None else clock
+        # What throttled leaders here send, and throttled followers here receive.
+        self.leader_quota = ReplicationQuota(self.clock, window)
+        self.follower_quota = ReplicationQuota(self.clock, window)
         self.lag_s = lag_s
         self.is_live = is_live
         self.propose_isr = propose_isr
@@ -78,6 +85,9 @@ class ReplicationContext:
         # Bytes that were copied from leaders, and by followers.
         self.bytes_in = 0
         self.bytes_out = 0
+        # Of these, what belongs to partitions that are being reassigned.
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
 
 class Partition:
@@ -107,10 +117,14 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
-        # Replicas are being added or taken away.
-        self.reassigning = False
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
+        # Whether its replicas are being moved, and this one is among those that come.
+        self.is_reassigning = False
+        self.is_adding = False
+        # Whether the topic's lists of throttled replicas name this one, as a leader and as a follower.
+        self.leader_throttled = False
+        self.follower_throttled = False
         # Fetches waiting for this partition to grow.
         self.readers: list[DelayedOperation] = []
         # Of a leader that has other replicas.
@@ -153,6 +167,17 @@ class Partition:
         else:
             self._end_leading()
         self.wake_readers()
+
+    def update_throttles(self) -> None:
+        """The topic has these settings now."""
+        if self.log is not None:
+            settings = self.log.settings
+            self.leader_throttled = is_listed(
+                settings.leader_replication_throttled_replicas, self.index, self.broker_id
+            )
+            self.follower_throttled = is_listed(
+                settings.follower_replication_throttled_replicas, self.index, self.broker_id
+            )
 
     @property
     def may_lead_soon(self) -> bool:
@@ -426,6 +451,19 @@ class Partition:
             self._commit_up_to(partition_log, self._committed(partition_log))
         if self._deletions:
             self._complete_deletions()
+
+    def is_throttled_for(self, replica: RemoteReplica) -> bool:
+        """Whether what a follower copies is held to the throttle of leaders.
+
+        Not where the high watermark waits for it: then it would leave the ISR, and producers would wait as well.
+        """
+        partition_log = self.log
+        progress = self.progress
+        if not self.leader_throttled or partition_log is None or progress is None:
+            return False
+        context = self.context
+        now = context.clock.monotonic()
+        return not progress.waits_for(replica, partition_log.log_end_offset, now, context.lag_s, context.is_live)
 
     # Deleting
 

@@ -106,12 +106,17 @@ class ReplicaProgress:
             return UNKNOWN_OFFSET
         lowest = vouched
         for replica in self.remotes.values():
-            if replica.log_end_offset < lowest and (
-                replica.broker_id in self.maximal_isr
-                or (replica.is_caught_up(log_end, now, lag_s) and is_live(replica.broker_id))
-            ):
+            if replica.log_end_offset < lowest and self.waits_for(replica, log_end, now, lag_s, is_live):
                 lowest = replica.log_end_offset
         return lowest
+
+    def waits_for(
+        self, replica: RemoteReplica, log_end: int, now: float, lag_s: float, is_live: Callable[[int], bool]
+    ) -> bool:
+        """Whether the high watermark does not pass it: it is in sync, or about to be."""
+        return replica.broker_id in self.maximal_isr or (
+            replica.is_caught_up(log_end, now, lag_s) and is_live(replica.broker_id)
+        )
 
     def may_join(self, replica: RemoteReplica, high_watermark: int) -> bool:
         return (

@@ -1,4 +1,4 @@
-"""`braidlog cluster up|status`: several brokers on this machine, and how any cluster is."""
+"""`braidlog cluster up|status|dump|restore`: several brokers on this machine; how any cluster is; what it agrees on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
+from braidlog.cli.coordination_tree import add_dump, add_restore
 from braidlog.cli.options import (
     UINT16_MAX,
     add_connection,
@@ -95,6 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(status)
     add_output(status)
     status.set_defaults(run=run_status)
+
+    add_dump(verbs.add_parser("dump", help="what the cluster agrees on, topics to users, as a file; for backups"))
+    add_restore(verbs.add_parser("restore", help="put back what `cluster dump` wrote, for a cluster that is stopped"))
 
 
 def _broker_count(text: str) -> int:

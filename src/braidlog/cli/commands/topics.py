@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_assignment,
         help="brokers of each partition, instead of the two numbers above",
     )
+    create.add_argument("--disable-rack-aware", action="store_true", help="spread replicas without a look at racks")
     create.add_argument(
         "--topic-config",
         "--config",
@@ -131,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alter.add_argument(
         "--replica-assignment", metavar="1:2,2:3", type=_assignment, help="brokers of each added partition"
     )
+    alter.add_argument("--disable-rack-aware", action="store_true", help="spread new replicas without a look at racks")
     alter.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     alter.set_defaults(run=run_alter)
 
@@ -153,7 +155,11 @@ def run_create(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         calls = admin_over(cluster)
         _refuse_collisions(calls, name)
-        wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
+        if options.disable_rack_aware and not assigned:
+            assigned = _without_racks(calls, name, options.partitions, options.replication_factor)
+            wanted = NewTopic(name, config=config, assignment=assigned)
+        else:
+            wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
         try:
             created = calls.create_topics([wanted], validate_only=options.validate_only)[name]
         except TopicAlreadyExistsError:
@@ -176,6 +182,42 @@ def _topic_config(options: argparse.Namespace) -> dict[str, str]:
             raise UserError(f"--config {path}: give KEY=VALUE, a setting of the topic; as a file there is no {path}")
     options.command_config = options.command_config or (files[-1] if files else None)
     return pairs([text for text in options.config if "=" in text], "--config")
+
+
+def _without_racks(
+    calls: Admin,
+    name: str,
+    partitions: int | None,
+    factor: int | None,
+    *,
+    existing: int = 0,
+    leader_of_first: int | None = None,
+) -> list[list[int]]:
+    """Where new partitions go if racks do not count. Brokers always look at racks, so that it is decided here."""
+    # Only who asks for it pays for the imports.
+    import random
+
+    from braidlog.client.admin.configs import ConfigResource
+    from braidlog.controller.placement import assign
+
+    brokers = [each.broker_id for each in calls.describe_cluster().brokers]
+    if partitions is None or factor is None:
+        # What the broker would choose.
+        resource = ConfigResource.broker(brokers[0])
+        names = ("num.partitions", "default.replication.factor")
+        defaults = calls.describe_configs([resource], names=names, synonyms=False)[resource]
+        partitions = int(defaults[names[0]].value or 1) if partitions is None else partitions
+        factor = int(defaults[names[1]].value or 1) if factor is None else factor
+    assigned = assign(
+        partitions - existing,
+        factor,
+        dict.fromkeys(brokers),
+        # The same topic goes to the same brokers if it is tried again.
+        random.Random(name),
+        first_partition=existing,
+        leader_of_first=leader_of_first,
+    )
+    return [list(each) for each in assigned]
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -318,6 +360,11 @@ def run_alter(options: argparse.Namespace) -> int:
         if options.partitions <= len(topic.partitions):
             raise InvalidPartitionsError(
                 f"topic {name} has {len(topic.partitions)} partitions already; the number can only grow"
+            )
+        if options.disable_rack_aware and not assigned:
+            first = topic.partitions[0].replicas
+            assigned = _without_racks(
+                calls, name, options.partitions, len(first), existing=len(topic.partitions), leader_of_first=first[0]
             )
         calls.create_partitions({name: NewPartitions(options.partitions, assigned)}).raise_for_errors()
     row = {"topic": name, "altered": True, "partitions": options.partitions}

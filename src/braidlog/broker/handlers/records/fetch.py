@@ -428,6 +428,8 @@ class FetchHandler:
 
     def _read(self, request: FetchRequest, context: FetchContext, version: int) -> FetchReadResult:
         result = FetchReadResult(self._budget(request, version), version)
+        if context.follower is not None:
+            context.follower.begin_reading()
         reader = self.reader
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for target in context.targets:
@@ -446,6 +448,8 @@ class FetchHandler:
 
     def _read_in_slices(self, request: FetchRequest, context: FetchContext, version: int) -> SlicedWork:
         result = FetchReadResult(self._budget(request, version), version)
+        if context.follower is not None:
+            context.follower.begin_reading()
         reader = self.reader
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for count, target in enumerate(context.targets, 1):
@@ -549,6 +553,7 @@ class FetchHandler:
         if session is not None and answer.served:
             session.had_data(answer.served)
         if context.follower is not None:
+            context.follower.charge()
             for target in context.targets:
                 target.settle()
             context.end()
