@@ -29,8 +29,12 @@ def previous_source(directory: Path) -> Path:
             pytest.skip(f"no earlier commit to upgrade from, and no {VARIABLE}: {made.stderr.decode().strip()}")
         with tarfile.open(fileobj=BytesIO(made.stdout)) as archive:
             archive.extractall(directory, filter="data")
-    package = directory / "src" / "braidlog" / "__init__.py"
-    text = package.read_text()
-    before = next(line for line in text.splitlines() if line.startswith("__version__ = "))
-    package.write_text(text.replace(before, f'__version__ = "{VERSION}"'))
-    return directory / "src"
+    sources = directory / "src"
+    for name, line in (("core/version.py", "VERSION: Final = "), ("__init__.py", "__version__ = ")):
+        module = sources / "braidlog" / name
+        text = module.read_text() if module.exists() else ""
+        before = next((each for each in text.splitlines() if each.startswith(line)), None)
+        if before is not None:
+            module.write_text(text.replace(before, f'{line}"{VERSION}"'))
+            return sources
+    raise AssertionError("the earlier sources do not say which version they are")

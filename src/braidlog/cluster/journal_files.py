@@ -15,8 +15,8 @@ import os
 from contextlib import suppress
 from typing import Final, Protocol
 
-from braidlog import __version__
 from braidlog.core.errors import NewerFormatError, UserError, is_disk_full
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 
 
 class ReadableFiles(Protocol):
@@ -77,7 +77,7 @@ def check_format(directory: str) -> bool:
         raise UserError(f"{path} does not say the format of the store: restore it from a backup") from None
     if version > FORMAT_VERSION:
         raise NewerFormatError(path, str(version), str(FORMAT_VERSION), written_by)
-    return (version, written_by) == (FORMAT_VERSION, __version__)
+    return (version, written_by) == (FORMAT_VERSION, BRAIDLOG_VERSION)
 
 
 def store_file_names(directory: str) -> list[str]:
@@ -123,7 +123,7 @@ class OsJournalFiles:
 
     def _note_format(self) -> None:
         try:
-            self.write_whole(_FORMAT, b'{"version":%d,"braidlog":"%s"}\n' % (FORMAT_VERSION, __version__.encode()))
+            self.write_whole(_FORMAT, b'{"version":%d,"braidlog":"%s"}\n' % (FORMAT_VERSION, BRAIDLOG_VERSION.encode()))
         except OSError as problem:
             if not is_disk_full(problem):
                 raise

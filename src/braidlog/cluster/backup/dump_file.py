@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from braidlog import __version__
 from braidlog.cluster import paths, records
 from braidlog.cluster.backup.dump_contents import (
     Contents,
@@ -36,6 +35,7 @@ from braidlog.cluster.backup.dump_contents import (
 from braidlog.cluster.records import BadRecordError
 from braidlog.cluster.store import InvalidPathError, check_path
 from braidlog.core.errors import NewerFormatError, UserError
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 
 VERSION: Final = 1
 # ZooKeeper takes a megabyte; six bytes for each of a text's is the worst that JSON makes of it.
@@ -97,7 +97,7 @@ class DumpWriter:
         self._secrets = header.secrets
         self.contents = Contents()
         self.left_out = LeftOut()
-        self._write({_KIND: VERSION, "braidlog": __version__, **header._asdict()})
+        self._write({_KIND: VERSION, "braidlog": BRAIDLOG_VERSION, **header._asdict()})
 
     def add(self, path: str, data: bytes, version: int = 0, *, is_ephemeral: bool = False) -> None:
         if is_ephemeral:

@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from braidlog import __version__
 from braidlog.config.topic_names import is_internal, problem_with
 from braidlog.core.errors import NewerFormatError, UserError
 from braidlog.core.ids import id_text, parse_id
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.storage.log.leader_epoch_file_cache import CHECKPOINT_NAME
 from braidlog.storage.log.segment_file_names import LOG_SUFFIX, SUFFIXES, base_offset_of, file_name
 
@@ -83,7 +83,7 @@ def is_archived(name: str) -> bool:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    content: dict[str, Any] = {_KIND: VERSION, "braidlog": __version__, **asdict(manifest)}
+    content: dict[str, Any] = {_KIND: VERSION, "braidlog": BRAIDLOG_VERSION, **asdict(manifest)}
     content["topic_id"] = None if manifest.topic_id is None else id_text(manifest.topic_id)
     content["sha256"] = _checksum(content)
     return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
