@@ -89,9 +89,9 @@ def test_every_placeholder_says_whether_it_is_a_number() -> None:
     assert len(NUMERIC) > 40
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def any_topic(broker: Broker) -> str:
-    """For all that only needs one that exists."""
+    """For all that only needs one that exists: of the broker's life, as a worker may come back to this module."""
     name = f"numbers-{os.getpid()}"
     create_topic(broker.bootstrap, name, 1)
     return name

@@ -120,6 +120,7 @@ class Broker:
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
         self.ready = False
+        self.is_stopping = False
         self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
@@ -203,7 +204,13 @@ class Broker:
             self.environment.clock,
             settings.get_int("replica.lag.time.max.ms") / 1000,
             self.metadata_cache.is_live,
+            window=_window(
+                settings.get_int("replication.quota.window.num"),
+                settings.get_int("replication.quota.window.size.seconds"),
+            ),
+            sync_tail=self.committer.sync_tail,
         )
+        self.replica_manager.apply_rates(self.settings.current)
         # Before anything is read: the settings of brokers may change while logs are loaded.
         self.metadata_cache.add_listener(self.replica_manager)
         self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
@@ -240,7 +247,13 @@ class Broker:
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
-        self.moves = ReplicaAlterLogDirs(self.logs)
+        self.moves = ReplicaAlterLogDirs(
+            self.logs,
+            _window(
+                settings.get_int("alter.log.dirs.replication.quota.window.num"),
+                settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
+            ),
+        )
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
         self.coordinators = self._make_coordinators()
         self.features.on_change(self.coordinators.features_changed)
@@ -326,9 +339,9 @@ class Broker:
             self.environment.clock,
             asyncio.get_running_loop().call_later,
             quota_window(settings),
-            QuotaWindow(
+            _window(
                 settings.get_int("controller.quota.window.num"),
-                settings.get_int("controller.quota.window.size.seconds") * 1000,
+                settings.get_int("controller.quota.window.size.seconds"),
             ),
             self._quotas_enabled,
         )
@@ -514,10 +527,16 @@ class Broker:
             logs=self.logs,
             sync_rolled=self.committer.sync_rolled,
             on_fault=self._directory_fault,
+            quota=self.replica_manager.replication_context.follower_quota,
+            is_in_isr=self._is_in_isr,
         )
         followers = ReplicaFetcherManager(context, self.network, lambda: self.metadata_cache.image.brokers, self.tasks)
         self.settings.on_change(followers.settings_changed)
         self.replica_manager.followers = self.replica_fetcher_manager = followers
+
+    def _is_in_isr(self, key: TopicPartition) -> bool:
+        known = self.metadata_cache.image.partition(key)
+        return known is not None and self.broker_id in known.isr
 
     def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
         if broker.id == self.broker_id:
@@ -594,6 +613,7 @@ class Broker:
             rack=self.settings.current.get_str("broker.rack") or None,
             features={MARKER: MARKER_VERSIONS},
             timestamp_ms=self.environment.clock.wall_ms(),
+            placement_host=self.settings.current.get_str("braidlog.host") or None,
         )
 
     def _registered(self, epoch: int) -> None:
@@ -709,6 +729,7 @@ class Broker:
 
     async def leave(self) -> None:
         """While requests are still served: let other brokers take over what this one leads."""
+        self.is_stopping = True
         if not self.coordination.is_cluster or not self.has_session():
             return
         from braidlog.broker.interbroker.controller_channel import move_leaders_away
@@ -718,7 +739,10 @@ class Broker:
                 return await self.controller.controlled_shutdown(self.broker_id, self.broker_epoch)
             return await self.controller_client.controlled_shutdown(self.broker_id, self.broker_epoch)
 
-        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask)
+        def is_alone() -> bool:
+            return self.metadata_cache.image.brokers.keys() <= {self.broker_id}
+
+        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask, is_alone)
 
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""
@@ -761,7 +785,11 @@ class Broker:
 
 
 def quota_window(settings: BrokerSettings) -> QuotaWindow:
-    return QuotaWindow(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds") * 1000)
+    return _window(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds"))
+
+
+def _window(samples: int, seconds: int) -> QuotaWindow:
+    return QuotaWindow(samples, seconds * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.

@@ -38,6 +38,9 @@ SUPPORTED: Final[Mapping[str, Feature]] = {feature.name: feature for feature in 
 # What an ensemble that we initialise begins with.
 NEWEST: Final[Mapping[str, int]] = {feature.name: feature.highest for feature in FEATURES}
 
+# The highest level of each that this braidlog knows how to work with.
+KNOWN: Final[Mapping[str, int]] = {**NEWEST, MARKER: MARKER_VERSIONS[1], DOWNGRADE: ABORTS_TRANSACTIONS}
+
 
 def is_ours(features: Mapping[str, object]) -> bool:
     """Whether a broker with these features in its registration is one of ours."""

@@ -159,6 +159,7 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
         broker.coordinators.topics.wanted,
         broker.members.announced.wait,
         broker.authorizer,
+        MutationQuotas(broker.client_quotas),
     )
 
 
