@@ -21,10 +21,11 @@ from typing import Final, Protocol
 from braidlog.broker.environment import Environment
 from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.features import KNOWN, NEWEST, is_ours
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.loading import load_in_sync
-from braidlog.cluster.records import BadRecordError, BrokerRecord
+from braidlog.cluster.records import BadRecordError, BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import (
     cluster_id,
     finalized_features,
@@ -51,9 +52,6 @@ from braidlog.storage.dirs.log_manager import LogManager
 
 log = logging.getLogger("braidlog.broker")
 
-# A feature of no effect that tells our brokers from others in the same ensemble.
-MARKER: Final = "braidlog.version"
-MARKER_VERSIONS: Final = (1, 1)
 # Between tries to tell the controller of a failed directory.
 _ANNOUNCE_AGAIN_S: Final = 1.0
 # Between tries to read which kinds of brokers there are.
@@ -135,6 +133,8 @@ class EmbeddedCoordination:
             cluster = await cluster_id(session, lambda: known)
         else:
             cluster = await cluster_id(session, new_id)
+        # A store of before features were in it had all of them on.
+        await finalized_features(session, NEWEST, initialised_here=True)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             reserved = settings.get_int("reserved.broker.max.id")
@@ -184,9 +184,9 @@ class SharedCoordination:
                 f"{self._place.partition('=')[0]} or log.dirs"
             )
         await prepare_store(session)
-        cluster = await cluster_id(session, self._new_id)
-        # In an ensemble that others may use, nothing is finalised.
-        await finalized_features(session, {}, initialised_here=False)
+        cluster = await cluster_id(session, self._new_id, NEWEST)
+        # In an ensemble that others have initialised, nothing is finalised.
+        _refuse_unknown(await finalized_features(session, {}, initialised_here=False))
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             known_id = await generate_broker_id(session, settings.get_int("reserved.broker.max.id"))
@@ -211,6 +211,17 @@ def _given_broker_id(settings: BrokerSettings, logs: LogManager) -> BrokerId | N
     if settings.get_bool("broker.id.generation.enable"):
         return None
     raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
+
+
+def _refuse_unknown(features: FeaturesRecord) -> None:
+    """As Kafka does: a cluster may have agreed on something that this broker does not know how to do."""
+    for name, level in sorted(features.levels.items()):
+        known = KNOWN.get(name, 0)
+        if level > known:
+            raise UserError(
+                f"the cluster has finalized {name}={level} ({paths.FEATURE}), and this braidlog knows "
+                f"{f'up to {known}' if known else 'no such feature'}; start one that does: its other brokers are newer"
+            )
 
 
 class BrokerRegistration:
@@ -364,7 +375,7 @@ class ClusterMembers:
 
 def _is_ours(broker: BrokerId, data: bytes) -> bool:
     try:
-        return MARKER in records.decode_broker(paths.broker(broker), data).features
+        return is_ours(records.decode_broker(paths.broker(broker), data).features)
     except BadRecordError as problem:
         log.warning("the registration of broker %d cannot be read, so it counts as another kind: %s", broker, problem)
         return False

@@ -78,6 +78,10 @@ class TopicImage(NamedTuple):
     def replication_factor(self) -> int:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
+    @property
+    def reassigning(self) -> bool:
+        return any(info.reassigning for info in self.partitions)
+
 
 class ImageDelta(NamedTuple):
     """What one change did. A topic that got more partitions or new leaders is in `topics_changed` as (old, new)."""

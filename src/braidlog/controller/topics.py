@@ -50,7 +50,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import BrokerId, TopicPartition
 
 # What one request may create, as in KRaft: a number typed wrong must not take the broker's memory.
 MOST_NEW_PARTITIONS: Final = 10_000
@@ -145,10 +145,14 @@ def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
         assignment = [request.assignments[index] for index in range(len(request.assignments))]
     else:
         assignment = _placed(context, request.partitions, request.replication_factor)
-    alive = list(image.brokers)
-    partitions = initial_states(assignment, alive, context.controller_epoch)
+    partitions = initial_states(assignment, _staying(context), context.controller_epoch)
     topic_id = context.new_id() if request.topic_id == ZERO_ID else request.topic_id
     return TopicImage(request.name, topic_id, partitions)
+
+
+def _staying(context: ControllerContext) -> list[BrokerId]:
+    """One that shuts down would have to hand over at once what it gets to lead."""
+    return [each for each in context.image.brokers if each not in context.shutting_down]
 
 
 def _check_deletion(context: ControllerContext, name: str) -> None:
@@ -269,8 +273,7 @@ def _grown(context: ControllerContext, request: NewPartitions, already: int) -> 
         )
     else:
         assignment = _checked_additions(context, topic, request.assignments, added)
-    alive = list(image.brokers)
-    new = initial_states(assignment, alive, context.controller_epoch)
+    new = initial_states(assignment, _staying(context), context.controller_epoch)
     return topic, TopicImage(topic.name, topic.topic_id, topic.partitions + new, topic.version + 1)
 
 

@@ -1,7 +1,8 @@
 """The directory of a cluster on this machine: whose it is, what lies where, and that one program at a time uses it.
 
 ```
-cluster.json              the ZooKeeper that it belongs to, or that it has its own, and how many brokers it has
+cluster.json              the ZooKeeper that it belongs to, or that it has its own, and how many brokers it has;
+                          "version" is the format of the directory, "braidlog" who wrote it last
 lock                      held by `braidlog cluster up` and by its brokers; has the pid of the former
 zookeeper/1/              zoo.cfg, data and log of a ZooKeeper of its own
 broker-0.properties       what broker 0 is started with: `braidlog serve --config broker-0.properties`
@@ -18,12 +19,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from braidlog.core.errors import UserError
+from braidlog import __version__
+from braidlog.core.errors import NewerFormatError, UserError
 from braidlog.local_cluster.run_lock import RunLock
 
 DEFAULT_BROKERS: Final = 3
 
 _STATE: Final = "cluster.json"
+_VERSION: Final = 1
 _LOCK: Final = "lock"
 
 
@@ -72,7 +75,13 @@ class ClusterDirectory:
         """Remember what the cluster is, before anything of it starts."""
         self.brokers = max(self.brokers, brokers)
         new = self.path / f"{_STATE}.new"
-        new.write_text(json.dumps({"zookeeper": self.zookeeper, "brokers": self.brokers}) + "\n")
+        state = {
+            "version": _VERSION,
+            "braidlog": __version__,
+            "zookeeper": self.zookeeper,
+            "brokers": self.brokers,
+        }
+        new.write_text(json.dumps(state) + "\n")
         new.replace(self.path / _STATE)
 
     @property
@@ -120,11 +129,15 @@ def _refuse_other_files(path: Path) -> None:
 def _state(file: Path) -> dict[str, Any] | None:
     try:
         state = json.loads(file.read_text())
+        # A directory from before there were versions is of the first one.
+        version = state.get("version", _VERSION)
+        if type(version) is int and version > _VERSION:
+            raise NewerFormatError(str(file), str(version), str(_VERSION), state.get("braidlog"))
         if isinstance(state["zookeeper"], str | None) and isinstance(state["brokers"], int):
             return dict(state)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UserError(f"{file} cannot be read: choose another --data, or remove that directory with all its data")
 

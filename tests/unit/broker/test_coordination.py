@@ -11,7 +11,6 @@ import pytest
 
 from braidlog.broker import coordination
 from braidlog.broker.coordination import (
-    MARKER,
     BrokerRegistration,
     ClusterMembers,
     Coordination,
@@ -23,6 +22,7 @@ from braidlog.broker.coordination import (
 from braidlog.broker.environment import system_environment
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.features import MARKER, NEWEST
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.cluster.loading import InSyncReplica
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
@@ -111,10 +111,29 @@ def test_which_store_there_is() -> None:
 
 
 @on_scene
-async def test_the_first_broker_names_the_cluster_and_writes_no_feature(scene: Scene) -> None:
+async def test_the_first_broker_names_the_cluster_and_finalises_its_features(scene: Scene) -> None:
     cluster, broker_id = await scene.identity(Directories(), broker_id="3")
     assert broker_id == 3
     assert await scene.identity(Directories(cluster), broker_id="4") == (cluster, 4)
+    node = await scene.session.get(paths.FEATURE)
+    assert records.decode_features(paths.FEATURE, node.data) == FeaturesRecord(True, NEWEST)
+
+
+@on_scene
+async def test_in_a_cluster_that_others_began_features_stay_as_they_are(scene: Scene) -> None:
+    await registration.prepare_store(scene.session)
+    cluster = await registration.cluster_id(scene.session, lambda: NEW_ID)
+    assert await scene.identity(Directories(), broker_id="3") == (cluster, 3)
+    node = await scene.session.get(paths.FEATURE)
+    assert node.data == b'{"features":{},"version":2,"status":1}'
+
+
+@on_scene
+async def test_a_broker_of_another_kind_that_came_first_makes_the_cluster_theirs(scene: Scene) -> None:
+    """It has registered, and not got to the id of the cluster yet."""
+    await registration.prepare_store(scene.session)
+    await register(scene.store.connect(), BrokerId(10), BrokerRecord(ENDPOINTS, PROTOCOLS))
+    await scene.identity(Directories(), broker_id="3")
     node = await scene.session.get(paths.FEATURE)
     assert records.decode_features(paths.FEATURE, node.data) == FeaturesRecord(True, {})
 
@@ -300,3 +319,14 @@ def test_a_long_wait_for_other_leaders_is_mentioned_now_and_then(
     ]  # fmt: skip
     assert lines[0].endswith("Start those of the brokers [2] that are down")
     assert lines[-1].endswith("Start those of the brokers [3] that are down")
+
+
+@on_scene
+async def test_a_cluster_that_agreed_on_what_is_not_known_here_is_not_joined(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="3")
+    for levels, problem in (({MARKER: 2}, "knows up to 1"), ({"metadata.version": 20}, "no such feature")):
+        await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, levels)))
+        with pytest.raises(UserError, match=problem):
+            await scene.identity(Directories(), broker_id="3")
+    await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, {MARKER: 1})))
+    await scene.identity(Directories(), broker_id="3")

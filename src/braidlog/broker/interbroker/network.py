@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from braidlog import __version__
 from braidlog.cluster.image import BrokerInfo
+from braidlog.cluster.inter_broker_protocol import newest_versions
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import PLAINTEXT
@@ -56,6 +57,7 @@ class InterBrokerNetwork:
         self._settings = settings
         self._backoff = ExponentialBackoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random)
         current = settings()
+        self._newest_versions = newest_versions(current.get_str("inter.broker.protocol.version"))
         self._setup_s = current.get_int("socket.connection.setup.timeout.ms") / 1000
         # TLS and logins, where the listener speaks them; replaced when keys or passwords change, for new connections.
         self.channels: ChannelBuilder | None = None
@@ -97,6 +99,7 @@ class InterBrokerNetwork:
 
     async def _prepare(self, connection: PipelinedConnection) -> None:
         await connection.negotiate(__version__, self._setup_s)
+        connection.limit_versions(self._newest_versions)
         if self.channels is not None:
             await self.channels.authenticate(connection)
 
