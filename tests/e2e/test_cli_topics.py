@@ -22,7 +22,7 @@ def test_the_life_of_a_topic(cli: Any, topic: str) -> None:
     assert all(each["isr"] == each["replicas"] == [each["leader"]] for each in described["partitions"])
     table = cli("topics", "describe", topic).succeeded().lines
     assert table[0] == f"topic {topic}  id {described['id']}  config retention.ms=60000"
-    assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE"]
+    assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATES"]
     assert len(table) == 5
 
     altered = cli("topics", "alter", topic, "--partitions", "5", "--output", "json").succeeded()
