@@ -566,7 +566,7 @@ def _allocate_producer_ids(broker: Broker) -> ReturningHandler[AllocateProducerI
 def _alter_partition(broker: Broker) -> ReturningHandler[AlterPartitionRequest]:
     from braidlog.broker.handlers.interbroker.control_plane import AlterPartitionHandler
 
-    return AlterPartitionHandler(broker.controller, broker.metadata_cache.name_of)
+    return AlterPartitionHandler(broker.controller)
 
 
 RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {

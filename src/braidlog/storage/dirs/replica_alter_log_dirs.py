@@ -92,7 +92,7 @@ class ReplicaAlterLogDirs:
                     future.truncate_fully_and_start_at(current.log_start_offset)
                 topic_id = manager.topic_id(partition)
                 if topic_id is not None:
-                    write_topic_id(manager.files, path, topic_id)
+                    write_topic_id(manager.files, future, topic_id)
         except StorageFault:
             # The move is refused: the next start must not find it and go on with it.
             with suppress(OSError):
