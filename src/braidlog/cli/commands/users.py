@@ -130,7 +130,7 @@ def _set_through_broker(options: argparse.Namespace, is_new: bool) -> None:
 
 def _set_in_zookeeper(options: argparse.Namespace, is_new: bool) -> None:
     # What only this needs of a broker's code is imported here.
-    from braidlog.cli.stored_users import StoredUsers
+    from braidlog.cli.zookeeper_session import StoredUsers
 
     mechanism = int(_MECHANISMS[options.mechanism])
     stored = StoredUsers(options.zookeeper, options.zookeeper_config)
