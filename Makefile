@@ -118,6 +118,7 @@ test-spark:
 	$(TESTS) -n 2 --dist loadfile --no-loadscope-reorder -m $(QUICK) tests/spark
 
 test-all: test
+	@command -v promtool >/dev/null || apt-get install -y -q --no-install-recommends prometheus >/dev/null || echo "prometheus is not installed: its tests are skipped"
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit
 	$(PYTEST) -m "(peer or long) and not soak" tests

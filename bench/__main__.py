@@ -36,6 +36,7 @@ from bench.scenarios import (
     small_requests,
     throughput,
     transactions,
+    workers,
 )
 from bench.session import Plan, Session
 
@@ -56,6 +57,7 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "coordinators": coordinators.measure,
     "replication_costs": replication_costs.measure,
     "replication": replication.measure,
+    "workers": workers.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -64,11 +66,12 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "cold": latency.measure_cold,
     "quotas": quotas.measure,
 }
-ALL = (*list(SCENARIOS)[:13], *THROUGHPUT, *list(SCENARIOS)[13:])
+ALL = (*list(SCENARIOS)[:14], *THROUGHPUT, *list(SCENARIOS)[14:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security, protection and idle connections brokers with other listeners, quotas waits for its windows.
+# security, protection and idle connections brokers with other listeners, workers several processes, quotas waits for
+# its windows.
 CLUSTERS = ("cluster", "large_cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "protection", "idle_connections", "fairness", "quotas", *CLUSTERS)
+ASKED_FOR = ("security", "protection", "idle_connections", "fairness", "quotas", "workers", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

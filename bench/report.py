@@ -31,6 +31,7 @@ TITLES = {
     "idle_connections": "Idle connections, and what they leave to a client that works",
     "security": "TLS and logins, and what they leave of plain text",
     "protection": "SASL_SSL, ACLs and quotas together, and what they leave",
+    "workers": "Workers: one and two, a process each, beside one Kafka",
     "quotas": "Quotas: a client with one, and another beside it",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}

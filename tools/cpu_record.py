@@ -79,17 +79,16 @@ class CpuRecorder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # By test and phase.
-        self._costs: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._costs: dict[str, Cost] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
-            if name == _PROPERTY and isinstance(value, float):
-                self._costs[report.nodeid][f"{report.when}_s"] = value
+            if name == _PROPERTY:
+                cost = self._costs.get(report.nodeid, Cost(report.nodeid))
+                self._costs[report.nodeid] = cost._replace(**{f"{report.when}_s": value})  # type: ignore[arg-type]
 
     def pytest_sessionfinish(self) -> None:
-        costs = [Cost(test, **phases) for test, phases in self._costs.items()]
-        self._path.write_text("\n".join(lines(costs)) + "\n")
+        self._path.write_text("\n".join(lines(list(self._costs.values()))) + "\n")
 
 
 def lines(costs: list[Cost]) -> Iterator[str]:

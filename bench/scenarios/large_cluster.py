@@ -164,7 +164,7 @@ class _Run:
         return self._are_led(view) and not view.under_replicated
 
     def _are_led(self, view: View) -> bool:
-        """Also the one of the busy topic; librdkafka's consumer has the topic of the groups made, which does not count."""
+        """Also the one of the busy topic, but not the groups' own, which librdkafka's consumer has made."""
         own = [leader for (topic, _), leader in view.leaders.items() if not topic.startswith("__")]
         return len(own) == self._count + 1 and min(own) >= 0
 

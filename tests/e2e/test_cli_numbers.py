@@ -18,7 +18,7 @@ NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST
 WORDS = {
     "ADDRESS", "CLIENT-ID", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME",
     "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
-    "USER",
+    "USER", "NAME=LEVEL",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 
@@ -45,6 +45,8 @@ NEEDED = {
     ("users", "alter"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
     ("users", "delete"): ["nobody"],
     ("quotas", "set"): ["--user", "nobody"],
+    ("features", "upgrade"): ["--dry-run"],
+    ("features", "downgrade"): ["--dry-run"],
     ("pipeline", "lag"): ["--group", "no-such-group"],
     ("pipeline", "replay"): ["/no/such/checkpoint", "--to-earliest"],
     ("log", "dump"): ["/no/such/file.log"],

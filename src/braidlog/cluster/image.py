@@ -30,6 +30,8 @@ class BrokerInfo(NamedTuple):
     security_protocols: Mapping[str, str] = {}
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = {}
+    # The machine; known to the controller alone, which places replicas.
+    placement_host: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

@@ -102,6 +102,7 @@ async def load_brokers(
             security_protocols=record.security_protocols,
             rack=record.rack,
             features=record.features,
+            placement_host=record.placement_host,
         )
     return brokers
 

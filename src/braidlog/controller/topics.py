@@ -12,7 +12,7 @@ from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
 from braidlog.controller import deletion
-from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
+from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of, shared_hosts
 from braidlog.controller.plan import (
     ControllerContext,
     Plan,
@@ -196,7 +196,8 @@ def _placed(context: ControllerContext, partitions: int, replication_factor: int
             f"a partition has at least one replica, not {replication_factor}; "
             "-1 takes the broker's default.replication.factor"
         )
-    return assign(partitions, replication_factor, racks_of(context.image.brokers), context.rng)
+    brokers = context.image.brokers
+    return assign(partitions, replication_factor, racks_of(brokers), context.rng, hosts=shared_hosts(brokers))
 
 
 def _overrides(context: ControllerContext, request: NewTopic) -> dict[str, str]:
@@ -266,6 +267,7 @@ def _grown(context: ControllerContext, request: NewPartitions, already: int) -> 
             topic.replication_factor,
             racks_of(image.brokers),
             context.rng,
+            hosts=shared_hosts(image.brokers),
             first_partition=have,
             leader_of_first=topic.partitions[0].replicas[0],
         )

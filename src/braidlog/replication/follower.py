@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
+from braidlog.core.replication_quota import UNLIMITED
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.replication.partition import Partition
@@ -48,10 +49,13 @@ class PartitionFetchState:
     __slots__ = (
         "asked_offset",
         "failures",
+        "has_caught_up",
+        "is_held",
         "is_truncating",
         "key",
         "lag",
         "leader_epoch",
+        "max_bytes",
         "partition",
         "retry_at",
         "topic_id",
@@ -75,6 +79,12 @@ class PartitionFetchState:
         self.failures = 0
         # Committed records that are not here yet, as of the last answer.
         self.lag = 0
+        # Whether the last answer left none.
+        self.has_caught_up = False
+        # Left out of requests, since the throttle of followers is exceeded.
+        self.is_held = False
+        # The most that a request asks for; a throttle may make it less.
+        self.max_bytes = UNLIMITED
         # Offsets that checkpoints speak of are gone: they are to be written before anything is appended.
         self.truncated_below_checkpoint = False
 
@@ -121,7 +131,10 @@ class PartitionFetchState:
             if info is not None:
                 size = followed.write_staged()
         self.partition.context.bytes_in += size
+        if self.partition.is_adding:
+            self.partition.context.reassignment_bytes_in += size
         self.lag = max(0, leader_high_watermark - followed.log_end_offset)
+        self.has_caught_up = self.lag == 0
         self._advance_high_watermark(leader_high_watermark)
         start_moved = False
         if leader_log_start > followed.log_start_offset:

@@ -25,6 +25,8 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownLeaderEpochError,
 )
+from braidlog.core.quota import DEFAULT_WINDOW, QuotaWindow
+from braidlog.core.replication_quota import ReplicationQuota, is_listed
 from braidlog.core.slices import ByteSlice
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.follower_session import FollowerTarget
@@ -61,10 +63,15 @@ class ReplicationContext:
         is_live: Callable[[int], bool] = _is_live,
         propose_isr: Callable[[Partition], None] = _do_nothing,
         sync_tail: Callable[[Partition], None] = _do_nothing,
+        window: QuotaWindow = DEFAULT_WINDOW,
     ) -> None:
         """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR,
-        `sync_tail` of one whose leader has what an earlier role left to be synced."""
+        `sync_tail` of one whose leader has what an earlier role left to be synced; `window` is that of the throttles of
+        replication."""
         self.clock: Clock = SystemClock() if clock is None else clock
+        # What throttled leaders here send, and throttled followers here receive.
+        self.leader_quota = ReplicationQuota(self.clock, window)
+        self.follower_quota = ReplicationQuota(self.clock, window)
         self.lag_s = lag_s
         self.is_live = is_live
         self.propose_isr = propose_isr
@@ -73,9 +80,14 @@ class ReplicationContext:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
+        # Appends with acks=all whose request timed out before they were committed.
+        self.expired_produces = 0
         # Bytes that were copied from leaders, and by followers.
         self.bytes_in = 0
         self.bytes_out = 0
+        # Of these, what belongs to partitions that are being reassigned.
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
 
 class Partition:
@@ -107,6 +119,12 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
+        # Whether its replicas are being moved, and this one is among those that come.
+        self.is_reassigning = False
+        self.is_adding = False
+        # Whether the topic's lists of throttled replicas name this one, as a leader and as a follower.
+        self.leader_throttled = False
+        self.follower_throttled = False
         # Fetches waiting for this partition to grow.
         self.readers: list[DelayedOperation] = []
         # Of a leader that has other replicas.
@@ -149,6 +167,17 @@ class Partition:
         else:
             self._end_leading()
         self.wake_readers()
+
+    def update_throttles(self) -> None:
+        """The topic has these settings now."""
+        if self.log is not None:
+            settings = self.log.settings
+            self.leader_throttled = is_listed(
+                settings.leader_replication_throttled_replicas, self.index, self.broker_id
+            )
+            self.follower_throttled = is_listed(
+                settings.follower_replication_throttled_replicas, self.index, self.broker_id
+            )
 
     @property
     def may_lead_soon(self) -> bool:
@@ -423,6 +452,19 @@ class Partition:
         if self._deletions:
             self._complete_deletions()
 
+    def is_throttled_for(self, replica: RemoteReplica) -> bool:
+        """Whether what a follower copies is held to the throttle of leaders.
+
+        Not where the high watermark waits for it: then it would leave the ISR, and producers would wait as well.
+        """
+        partition_log = self.log
+        progress = self.progress
+        if not self.leader_throttled or partition_log is None or progress is None:
+            return False
+        context = self.context
+        now = context.clock.monotonic()
+        return not progress.waits_for(replica, partition_log.log_end_offset, now, context.lag_s, context.is_live)
+
     # Deleting
 
     def delete_records(self, offset: int) -> None:
@@ -447,6 +489,10 @@ class Partition:
 
     def forget_deletion(self, done: Callable[[], None]) -> None:
         self._deletions = [each for each in self._deletions if each[1] is not done]
+
+    @property
+    def waiting_deletions(self) -> int:
+        return len(self._deletions)
 
     def _complete_deletions(self) -> None:
         waiting, self._deletions = self._deletions, []

@@ -47,16 +47,18 @@ class _Seen(NamedTuple):
 
 
 class _Warnings(logging.Handler):
-    def __init__(self) -> None:
+    def __init__(self, store: StoreHistory) -> None:
         super().__init__(logging.WARNING)
-        self.cuts: list[tuple[TopicPartition, str]] = []
+        self._store = store
+        # Each with the id that the topic had then: it may be another one when that is looked at.
+        self.cuts: list[tuple[TopicPartition, bytes, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
         if "below its high watermark" in line and isinstance(record.args, tuple):
             where = record.args[0]
             assert isinstance(where, TopicPartition)
-            self.cuts.append((where, line))
+            self.cuts.append((where, self._store.topics.get(where.topic, ZERO_ID), line))
 
 
 class ReplicationHistory:
@@ -70,7 +72,7 @@ class ReplicationHistory:
         self._readable: dict[tuple[Key, int], tuple[int, int, int]] = {}
         # Up to where consumers could read.
         self._exposed: dict[Key, int] = {}
-        self._warnings = _Warnings()
+        self._warnings = _Warnings(store)
         self.truncations = 0
         # Names of topics that may be led by an empty log.
         self.may_begin_anew: Set[str] = frozenset()
@@ -79,8 +81,8 @@ class ReplicationHistory:
         cluster.simulation.on_exit.append(lambda: logger.removeHandler(self._warnings))
 
     def check(self) -> None:
-        for where, line in self._warnings.cuts:
-            if not self.is_unclean(where.topic, self._store.topics.get(where.topic, ZERO_ID), where.partition):
+        for where, topic_id, line in self._warnings.cuts:
+            if not self.is_unclean(where.topic, topic_id, where.partition):
                 raise InvariantBroken(f"{NO_CUT_BELOW}: {line}")
         self._warnings.cuts.clear()
         for broker in self._cluster.brokers:

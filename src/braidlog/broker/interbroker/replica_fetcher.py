@@ -30,6 +30,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
+from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.core.slices import ByteSlice
 from braidlog.core.time_slice import TimeSlice
 from braidlog.core.types import BrokerId, TopicPartition, by_topic
@@ -100,6 +101,10 @@ class FetcherContext:
     # Syncs what lies before the first offset of a new segment, behind the scenes.
     sync_rolled: Callable[[Partition, int], None]
     on_fault: Callable[[StorageFault], None]
+    # What throttled followers here receive.
+    quota: ReplicationQuota
+    # Whether this broker is in the ISR of a partition, as far as it knows.
+    is_in_isr: Callable[[TopicPartition], bool]
 
 
 class ReplicaFetcher:
@@ -114,6 +119,12 @@ class ReplicaFetcher:
         # What was last said of the connection.
         self._problem: str | None = None
         self.requests = 0
+        self.bytes = 0
+        # Seconds that were spent waiting for answers, and on what they brought: disks, and this broker's own turn.
+        self.wait_s = 0.0
+        self.append_s = 0.0
+        # Since when the leader has not answered, on the broker's clock; None while it does.
+        self.unreachable_since: float | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -129,6 +140,10 @@ class ReplicaFetcher:
 
     def remove(self, key: TopicPartition) -> None:
         self._fetcher.remove(key)
+
+    def throttle_changed(self, key: TopicPartition) -> None:
+        self._fetcher.throttle_changed(key)
+        self._changed.set()
 
     def close(self) -> None:
         self._connection.close()
@@ -146,6 +161,8 @@ class ReplicaFetcher:
             await self._fetch()
         except (ClientError, UnsupportedVersionError) as problem:
             self._fetcher.on_no_response()
+            if self.unreachable_since is None:
+                self.unreachable_since = self._clock.monotonic()
             self._say(f"cannot fetch from broker {self._leader}, it is tried again: {problem}")
             if isinstance(problem, UnsupportedVersionError):
                 # It may be replaced by a newer one at the same address.
@@ -178,29 +195,45 @@ class ReplicaFetcher:
         connection = await self._connection.get()
         version = connection.version_for(ApiKey.FETCH, _NEWEST_FETCH if self._fetcher.has_ids else _NEWEST_BY_NAME)
         await self._find_positions(connection, version)
+        self._fetcher.share_out(
+            self._context.quota.allowance(),
+            self._context.settings().get_int("replica.fetch.max.bytes"),
+            self._is_in_sync,
+        )
         plan = self._fetcher.next_request(self._clock.monotonic(), uses_ids=version > _NEWEST_BY_NAME)
         if plan is None:
             await self._wait()
             return
         request = self._request(plan, version)
         self.requests += 1
+        asked_at = self._clock.monotonic()
         response = await connection.post(ApiKey.FETCH, version, request, self._timeout_s)
         assert isinstance(response, FetchResponse)
-        self._problem = None
+        answered_at = self._clock.monotonic()
+        self.wait_s += answered_at - asked_at
+        self._problem = self.unreachable_since = None
         self._fetcher.on_response(response.error_code, response.session_id)
         if response.error_code != NONE:
             log.debug("broker %d refused a fetch: %s", self._leader, from_code(response.error_code).name)
             return
         await self._take(connection, response)
+        self.append_s += self._clock.monotonic() - answered_at
 
     async def _wait(self) -> None:
         """Until there is something to ask for."""
         at = self._fetcher.retries_at
+        waits = [] if at is None else [at - self._clock.monotonic()]
+        if self._fetcher.has_held:
+            waits.append(self._context.quota.wait_s())
         try:
-            async with asyncio.timeout(None if at is None else max(at - self._clock.monotonic(), 0.001)):
+            async with asyncio.timeout(max(min(waits), 0.001) if waits else None):
                 await self._changed.wait()
         except TimeoutError:
             pass
+
+    def _is_in_sync(self, state: PartitionFetchState) -> bool:
+        """Such a replica is not throttled: it would leave the ISR."""
+        return state.has_caught_up or self._context.is_in_isr(state.key)
 
     def _request(self, plan: FetchPlan, version: int) -> FetchRequest:
         settings = self._context.settings()
@@ -219,7 +252,7 @@ class ReplicaFetcher:
                     fetch_offset=position.offset,
                     last_fetched_epoch=position.last_epoch if version >= _FINDS_DIVERGENCE_FROM else -1,
                     log_start_offset=position.log_start_offset,
-                    partition_max_bytes=most,
+                    partition_max_bytes=min(most, state.max_bytes),
                 )
             )
         forgotten: dict[tuple[str, bytes], ForgottenTopic] = {}
@@ -270,6 +303,8 @@ class ReplicaFetcher:
 
     def _on_data(self, state: PartitionFetchState, data: PartitionData, work: _DiskWork) -> None:
         records = data.records if isinstance(data.records, ByteSlice) and data.records.size > 0 else None
+        if records is not None and state.partition.follower_throttled and not self._is_in_sync(state):
+            self._context.quota.record(records.size)
         if not state.is_answered_by(records):
             self._fetcher.moved(state)
             return
@@ -288,6 +323,7 @@ class ReplicaFetcher:
         except (BraidlogError, ProtocolError) as problem:
             self._refuse(state, problem)
             return
+        self.bytes += appended.size
         if appended.moved:
             self._fetcher.moved(state)
         if appended.rolled_at >= 0:
