@@ -79,16 +79,17 @@ class CpuRecorder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._costs: dict[str, Cost] = {}
+        # By test and phase.
+        self._costs: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
-            if name == _PROPERTY:
-                cost = self._costs.get(report.nodeid, Cost(report.nodeid))
-                self._costs[report.nodeid] = cost._replace(**{f"{report.when}_s": value})  # type: ignore[arg-type]
+            if name == _PROPERTY and isinstance(value, float):
+                self._costs[report.nodeid][f"{report.when}_s"] = value
 
     def pytest_sessionfinish(self) -> None:
-        self._path.write_text("\n".join(lines(list(self._costs.values()))) + "\n")
+        costs = [Cost(test, **phases) for test, phases in self._costs.items()]
+        self._path.write_text("\n".join(lines(costs)) + "\n")
 
 
 def lines(costs: list[Cost]) -> Iterator[str]:
