@@ -46,6 +46,13 @@ class Target:
     def port(self, client: int) -> int:
         return self.ports[client % len(self.ports)]
 
+    def controller_port(self) -> int:
+        """Where topics are created; a worker's number is its broker id."""
+        if not self.workers:
+            return self.broker.port
+        with Requester(self.broker.port) as requester:
+            return self.ports[requester.view(topics=False).controller]
+
 
 def measure(session: Session) -> None:
     with ExitStack() as stack:
@@ -85,17 +92,18 @@ def _start(session: Session, stack: ExitStack, broker: Broker) -> Broker:
 def _topics(target: Target, name: str, partitions: int) -> Iterator[list[str]]:
     """One for each client, led by the worker that the client talks to."""
     names = [f"{name}-{client}" for client in range(CLIENTS)]
-    for client, each in enumerate(names):
-        with Requester(target.port(client)) as requester:
-            if target.workers:
-                requester.create_topic_on(each, partitions, [client % target.workers])
-                requester.await_leaders(each, partitions)
-            else:
-                requester.create_topic(each, partitions)
+    with Requester(target.controller_port()) as controller:
+        for client, each in enumerate(names):
+            if not target.workers:
+                controller.create_topic(each, partitions)
+                continue
+            controller.create_topic_on(each, partitions, [client % target.workers])
+            with Requester(target.port(client)) as worker:
+                worker.await_leaders(each, partitions)
     yield names
-    for client, each in enumerate(names):
-        with Requester(target.port(client)) as requester:
-            requester.delete_topic(each)
+    with Requester(target.controller_port()) as controller:
+        for each in names:
+            controller.delete_topic(each)
 
 
 def _together(runs: Sequence[tuple[str, str, dict[str, programs.Option]]]) -> list[programs.Result]:

@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka"), pytest.
 
 NEWER = {"group.version": 1, "transaction.version": 2}
 NONE = {"features": {}, "version": 2, "status": 1}
+# A broker that ends, and what it says of it.
+KEPT_OUT = re.compile(r"ended with.*FeatureCacheUpdateException.*group\.version", re.DOTALL)
 NEWER_GROUP_PROTOCOL = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
 
 
@@ -155,11 +157,8 @@ def test_once_on_they_keep_kafka_out_and_once_off_let_it_in(cluster: MixedCluste
     transactional.begin_transaction()
     transactional.produce(topic, b"in a transaction", partition=0)
     transactional.commit_transaction(60)
-    with pytest.raises(ProcessFailed, match=re.compile("ended with", re.DOTALL)):
+    with pytest.raises(ProcessFailed, match=KEPT_OUT):
         cluster.kafka.start()
-    said = cluster.kafka.log(200)
-    assert "FeatureCacheUpdateException" in said
-    assert "group.version" in said
     # And back.
     done = features(cluster, "downgrade")
     assert done.returncode == 0, done.stderr
@@ -232,9 +231,9 @@ def test_a_cluster_that_is_ours_lets_kafka_in_after_a_downgrade(
         for broker in cluster.ours:
             broker.start()
         assert finalized(cluster) == NEWER
-        with pytest.raises(ProcessFailed, match="ended with"):
-            cluster.kafka.start()
-        assert "FeatureCacheUpdateException" in cluster.kafka.log(200)
+        if version != VERSION_2_8:
+            with pytest.raises(ProcessFailed, match=KEPT_OUT):
+                cluster.kafka.start()
         assert features(cluster, "downgrade").returncode == 0
         cluster.kafka.start()
         # It serves as the controller, too, and leaves the features as they are.

@@ -83,18 +83,24 @@ def facts(bootstrap: str) -> dict[str, Any]:
 def move(bootstrap: str, replicas: Sequence[int]) -> None:
     """Every partition, internal ones included, to these brokers."""
     with Admin(bootstrap_servers=bootstrap) as admin:
-        targets = {
-            TopicPartition(topic.name, each.partition): list(replicas)
-            for topic in admin.describe_topics().succeeded.values()
-            for each in topic.partitions
-        }
-        admin.alter_partition_reassignments(targets).raise_for_errors()
+        places: list[TopicPartition] = []
+
+        def known() -> bool:
+            """A broker that has just started may not have been told of all topics yet."""
+            topics = admin.describe_topics().succeeded.values()
+            places[:] = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+            return {TOPIC, "__consumer_offsets"} <= {topic.name for topic in topics}
+
+        eventually(known, 60)
+        admin.alter_partition_reassignments({place: list(replicas) for place in places}).raise_for_errors()
 
         def done() -> bool:
             topics = admin.describe_topics().succeeded.values()
             found = [each for topic in topics for each in topic.partitions]
-            return not admin.list_partition_reassignments() and all(
-                set(each.replicas) == set(each.in_sync) == set(replicas) for each in found
+            return (
+                len(found) == len(places)
+                and not admin.list_partition_reassignments()
+                and all(set(each.replicas) == set(each.in_sync) == set(replicas) for each in found)
             )
 
         eventually(done, 120)

@@ -59,6 +59,7 @@ PRINTING = [
     "groups list",
     "brokers",
     "log-dirs",
+    "top --interval 0.1",
     "doctor",
     "completion bash",
     "version",

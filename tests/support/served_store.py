@@ -9,7 +9,7 @@ from typing import Any
 
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.journal_files import OsJournalFiles
-from braidlog.cluster.shared_store.shared_store import SharedStore, SharedStoreSettings
+from braidlog.cluster.shared_store.store_connection import SharedStore, SharedStoreSettings
 from braidlog.cluster.shared_store.store_server import StoreServer
 from braidlog.cluster.zookeeper.session import ZooKeeperSession
 from braidlog.core.clock import SystemClock

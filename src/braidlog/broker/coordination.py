@@ -404,7 +404,7 @@ def make_coordination(
             open_session = store.open_session
         return SharedCoordination(f"zookeeper.connect={connect}", StoreClient(open_session), environment.new_id)
     if path:
-        from braidlog.cluster.shared_store.shared_store import SharedStore, shared_store_settings
+        from braidlog.cluster.shared_store.store_connection import SharedStore, shared_store_settings
 
         # Its directory is locked: whoever had a session in this name before is dead.
         owner = os.path.abspath(logs.directories[0].path)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from braidlog.cluster.shared_store.shared_store import SharedStore, SharedStoreSettings
+from braidlog.cluster.shared_store.store_connection import SharedStore, SharedStoreSettings
 from braidlog.core.clock import SystemClock
 from braidlog.local_cluster import store_process
 from braidlog.metrics import MetricsRegistry

@@ -3,8 +3,9 @@
     HELLO with the session's id -> WELCOME: what it watched counts as changed, then requests go out
                                 -> EXPIRED: the session is over
 
-On the loop, without threads. What was watched over a lost connection may have changed unseen, so each of these watches
-fires; whoever hears it reads again.
+`SharedStore` opens such sessions one after the other, for a `StoreClient`. All of it is on the loop, without threads.
+What was watched over a lost connection may have changed unseen, so each of these watches fires; whoever hears it reads
+again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from braidlog.cluster.shared_store import frames
 from braidlog.cluster.shared_store.frames import BadFrameError, Frames, Hello
 from braidlog.cluster.shared_store.socket_path import reachable_path
 from braidlog.cluster.store import EventKind, WatchEvent
+from braidlog.cluster.zookeeper.session import SessionSettings, ZooKeeperSession
 from braidlog.cluster.zookeeper.session_connection import (
     ConnectionListener,
     ConnectionLostError,
@@ -27,8 +29,12 @@ from braidlog.cluster.zookeeper.session_connection import (
     OnAnswer,
     Request,
 )
+from braidlog.cluster.zookeeper.session_metrics import SessionMetrics
+from braidlog.config.broker import BrokerSettings
+from braidlog.core.clock import Clock
 from braidlog.core.errors import BraidlogError
 from braidlog.core.tasks import Tasks
+from braidlog.metrics import MetricsRegistry
 
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.5
@@ -234,3 +240,52 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.lost.set()
+
+
+class SharedStoreSettings(NamedTuple):
+    """`owner` names this process among those that use the store: its new session ends the one that it had before."""
+
+    path: str
+    owner: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+    max_in_flight: int = 10
+
+
+def shared_store_settings(settings: BrokerSettings, owner: str) -> SharedStoreSettings:
+    session_timeout_ms = settings.get_int("zookeeper.session.timeout.ms")
+    given = settings.get("zookeeper.connection.timeout.ms")
+    return SharedStoreSettings(
+        settings.get_str("braidlog.store.socket"),
+        owner,
+        session_timeout_ms,
+        given if isinstance(given, int) else session_timeout_ms,
+        settings.get_int("zookeeper.max.in.flight.requests"),
+    )
+
+
+class SharedStore:
+    def __init__(self, settings: SharedStoreSettings, clock: Clock, metrics: MetricsRegistry) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._metrics = SessionMetrics(metrics)
+
+    async def open_session(self) -> ZooKeeperSession:
+        """A new session, connected; raises StoreUnavailableError if nobody serves the store in time."""
+        settings = self._settings
+        session = ZooKeeperSession(
+            lambda listener: StoreConnection(
+                settings.path, settings.owner, settings.session_timeout_ms, listener, self._clock.monotonic
+            ),
+            SessionSettings(
+                settings.path,
+                settings.connection_timeout_ms,
+                settings.max_in_flight,
+                store="the shared store",
+                advice="it is served by `braidlog serve --workers`, which must be running; see its log",
+            ),
+            self._clock,
+            self._metrics,
+        )
+        await session.open()
+        return session

@@ -30,7 +30,8 @@ from braidlog.storage.dirs.offset_checkpoint_file import (
     START_OFFSETS,
     OffsetCheckpointFile,
 )
-from braidlog.storage.dirs.partition_metadata_file import write_topic_id
+from braidlog.storage.dirs.partition_metadata_file import FILE_NAME as PARTITION_METADATA
+from braidlog.storage.dirs.partition_metadata_file import encode_partition_metadata
 from braidlog.storage.files import OsFiles
 from braidlog.storage.inspection.verify import verify
 from braidlog.storage.log.segment_file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
@@ -158,7 +159,8 @@ def stage_import(
                 progress(done, manifest.bytes, str(target))
             _copy(archive / f"{manifest.topic}-{each.partition}", target, each)
             _begin_segment(target, each)
-            write_topic_id(OsFiles(), str(target), topic_id)
+            metadata = encode_partition_metadata(topic_id).encode()
+            OsFiles().write_atomic(str(target / PARTITION_METADATA), metadata, sync=True)
             sync_directory(target)
             done += sum(file.size for file in each.files)
     except BaseException:
