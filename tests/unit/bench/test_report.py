@@ -109,7 +109,7 @@ def test_a_result_names_the_peer_that_it_was_measured_beside(tmp_path: Path) -> 
         found: dict[str, Any] = result_of(Session(plan, names, tmp_path), [], 1.0)["settings"]
         return found
 
-    assert "ZooKeeper mode in cluster and coordinators" in settings([BRAIDLOG, KAFKA])["Kafka"]
+    assert "ZooKeeper mode in cluster and large_cluster" in settings([BRAIDLOG, KAFKA])["Kafka"]
     here = settings([BRAIDLOG, BEFORE], Path(__file__).parents[3])
     assert here["before"].endswith(", compiled")
     assert "Kafka" not in here
