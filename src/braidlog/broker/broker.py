@@ -562,7 +562,7 @@ class Broker:
     def finalized_features(self) -> tuple[Mapping[str, int], int]:
         """The levels that clients may count on, and their epoch; none where a broker may not know them.
 
-        Kafka from 2.7 on does not start where there are any; an older one does not look.
+        Kafka from 3.3 on does not start where there are any; older ones do.
         """
         if self.coordination.is_cluster and not self.members.all_ours:
             return {}, self.features.epoch
