@@ -14,7 +14,7 @@ DATA ?= ./data
 # process would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup build collect test test-all test-brokers test-cluster test-packages test-spark test-uncompiled test-unit check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
+.PHONY: run setup build collect test test-all test-brokers test-cluster test-packages test-simulation test-spark test-uncompiled test-unit tests-one-by-one tests-that-answer tests-that-calculate check bench bench-cli bench-client bench-spark demo docs soak wheel wheels clean generate
 
 # The build's own requirements first: what is installed in place is compiled without isolation, and kept by its sources.
 $(VENV)/.run: pyproject.toml
@@ -61,15 +61,27 @@ check: $(VENV)/.dev
 QUICK := "not peer and not soak and not long"
 UNCOMPILED_ONLY := tests/simulation/test_cluster_invariants_bite.py tests/simulation/test_replication_invariants_bite.py
 
-# What measures waits, and what Spark's processes must answer each other in time, runs alone; the rest two at a time. The
-# two that run one test after the other begin: the clusters wait for sessions most of the time.
+# Three rows beside each other. Brokers and clients, and then Spark, mostly wait for each other and must answer in time; so
+# must clusters, one after the other. What mostly calculates takes what they leave of the cores: at the lowest priority
+# where no clock is looked at, a little below the others where one is.
 test: setup
 	@rm -f build/unsteady-tests.txt
 	$(MAKE) --no-print-directory -j 2 check collect
-	$(MAKE) --no-print-directory test-brokers
-	$(MAKE) --no-print-directory -j 2 test-cluster test-packages test-unit test-uncompiled
-	$(MAKE) --no-print-directory test-spark
+	$(MAKE) --no-print-directory -j 3 tests-that-answer tests-one-by-one tests-that-calculate
 	@! test -s build/unsteady-tests.txt || cat build/unsteady-tests.txt
+
+tests-that-answer:
+	$(MAKE) --no-print-directory test-brokers
+	$(MAKE) --no-print-directory test-spark
+
+tests-one-by-one:
+	$(MAKE) --no-print-directory test-cluster
+	$(MAKE) --no-print-directory test-packages
+
+tests-that-calculate:
+	nice -n 19 $(MAKE) --no-print-directory test-simulation
+	nice -n 5 $(MAKE) --no-print-directory test-unit
+	nice -n 5 $(MAKE) --no-print-directory test-uncompiled
 
 # What cannot be collected is told at once. pytest keeps the modules as it has rewritten them, which every worker of every
 # part would do anew; the checks leave a core for it.
@@ -79,7 +91,11 @@ collect:
 
 # Whatever the others leave. More workers than cores, as it mostly waits for brokers and clients.
 test-brokers:
-	$(TESTS) -n 5 --dist worksteal -m $(QUICK) --ignore tests/cluster --ignore tests/install --ignore tests/spark --ignore tests/unit $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests
+	$(TESTS) -n 5 --dist worksteal -m $(QUICK) $(patsubst %,--ignore tests/%,cluster fuzz install simulation spark unit) tests
+
+# Whole clusters in one process on a clock of their own, and parsers with inputs that nobody sends.
+test-simulation:
+	$(TESTS) -n 2 --dist worksteal -m $(QUICK) $(addprefix --ignore ,$(UNCOMPILED_ONLY)) tests/simulation tests/fuzz
 
 test-unit:
 	$(TESTS) -n 2 -m "not peer and not soak" tests/unit
@@ -92,7 +108,8 @@ test-packages:
 test-cluster:
 	$(TESTS) -m $(QUICK) tests/cluster
 
-# Tests of compiled modules a second time, uncompiled; and those that replace methods, which no compiled class allows.
+# A second time, uncompiled: the unit tests whose outcome may differ (tools/hot_tests.py), and a broker and its clients.
+# Also those that replace methods, which no compiled class allows.
 test-uncompiled:
 	BRAIDLOG_PURE=1 $(TESTS) -n 2 -m "not peer and not soak" $$($(PY) -m tools.hot_tests) tests/interop/test_smoke.py $(UNCOMPILED_ONLY)
 
@@ -101,6 +118,7 @@ test-spark:
 	$(TESTS) -n 2 --dist loadfile --no-loadscope-reorder -m $(QUICK) tests/spark
 
 test-all: test
+	@command -v promtool >/dev/null || apt-get install -y -q --no-install-recommends prometheus >/dev/null || echo "prometheus is not installed: its tests are skipped"
 	@command -v kcat >/dev/null || apt-get install -y -q kcat >/dev/null || echo "kcat is not installed: its tests are skipped"
 	BRAIDLOG_PURE=1 $(PYTEST) -n 2 -m "not peer and not soak" tests/unit
 	$(PYTEST) -m "(peer or long) and not soak" tests

@@ -23,9 +23,11 @@ from bench.scenarios import (
     fairness,
     groups,
     idle_connections,
+    large_cluster,
     latency,
     lifetime,
     perftest,
+    protection,
     quotas,
     replication,
     replication_costs,
@@ -34,6 +36,7 @@ from bench.scenarios import (
     small_requests,
     throughput,
     transactions,
+    workers,
 )
 from bench.session import Plan, Session
 
@@ -46,12 +49,15 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "scale": scale.measure,
     "groups": groups.measure,
     "security": security.measure,
+    "protection": protection.measure,
     "idle_connections": idle_connections.measure,
     "fairness": fairness.measure,
     "cluster": cluster.measure,
+    "large_cluster": large_cluster.measure,
     "coordinators": coordinators.measure,
     "replication_costs": replication_costs.measure,
     "replication": replication.measure,
+    "workers": workers.measure,
     "tiny": small_requests.measure_tiny,
     "fsync": small_requests.measure_fsync,
     "latency": latency.measure,
@@ -60,11 +66,12 @@ SCENARIOS: dict[str, Callable[[Session], None]] = {
     "cold": latency.measure_cold,
     "quotas": quotas.measure,
 }
-ALL = (*list(SCENARIOS)[:11], *THROUGHPUT, *list(SCENARIOS)[11:])
+ALL = (*list(SCENARIOS)[:14], *THROUGHPUT, *list(SCENARIOS)[14:])
 # Fairness takes as long as all the others together; a cluster needs six brokers and a ZooKeeper at a time of its own,
-# security and idle connections brokers with other listeners, quotas waits for its windows.
-CLUSTERS = ("cluster", "coordinators", "replication_costs", "replication")
-ASKED_FOR = ("security", "idle_connections", "fairness", "quotas", *CLUSTERS)
+# security, protection and idle connections brokers with other listeners, workers several processes, quotas waits for
+# its windows.
+CLUSTERS = ("cluster", "large_cluster", "coordinators", "replication_costs", "replication")
+ASKED_FOR = ("security", "protection", "idle_connections", "fairness", "quotas", "workers", *CLUSTERS)
 DEFAULT = tuple(name for name in ALL if name not in ASKED_FOR)
 
 

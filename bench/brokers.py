@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from tools.peers.process import LoggedProcess
 from bench.machine import cpu_seconds, started_at
 from bench.measures import BEFORE, BRAIDLOG, KAFKA
 from bench.requests import Requester, wait_for_answer
+from braidlog.local_cluster.zookeeper import lasting_ports as free_lasting_ports
 
 START_TIMEOUT_S = 300.0
 # A broker with 10,000 partitions has as many files to write out; how long that takes is a result, not a failure.
@@ -128,6 +130,41 @@ class Braidlog(_Lifetime):
         """Of `/metrics`."""
         assert self._process is not None, f"{self.name} is not running"
         return int(self._process.wait_for_line(r"metrics and health on http://\S+:(\d+)/")[1])
+
+
+class Workers(Braidlog):
+    """Several of them, as one cluster: `braidlog serve --workers`. `port` is the first one's."""
+
+    def __init__(self, data: Path, workers: int, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(data, settings)
+        self.workers = workers
+        self.port_of_settings = lasting_ports(workers)
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), "--workers", str(self.workers)]
+
+    @property
+    def ports(self) -> list[int]:
+        return [self.port + number for number in range(self.workers)]
+
+    @property
+    def pids(self) -> list[int]:
+        """Of everything that was started, the store's process and the supervisor among it."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [self.pid, *map(int, children)]
+
+
+def lasting_ports(count: int) -> int:
+    """The first of so many in a row that are free, and stay so while connections are made."""
+    while True:
+        (first,) = free_lasting_ports(1)
+        if not any(_is_taken(port) for port in range(first, first + count)):
+            return first
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class OtherCheckout(Braidlog):

@@ -24,11 +24,14 @@ TITLES = {
     "fairness": "Fairness: a client that produces every 5 ms beside each attack",
     "transactions": "Transactions",
     "cluster": "Cluster: three brokers on one ZooKeeper",
+    "large_cluster": "A large cluster: three brokers, two replicas of every partition",
     "coordinators": "Coordinators: transactions and group joins over three brokers",
     "replication": "Replication: three brokers, three replicas",
     "replication_costs": "What replication costs",
     "idle_connections": "Idle connections, and what they leave to a client that works",
     "security": "TLS and logins, and what they leave of plain text",
+    "protection": "SASL_SSL, ACLs and quotas together, and what they leave",
+    "workers": "Workers: one and two, a process each, beside one Kafka",
     "quotas": "Quotas: a client with one, and another beside it",
 }
 PEERS = {KAFKA: "Kafka 3.9.1", BEFORE: "before"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from tools.peers.kafka import kafka_libs, older_kafka_libs
+from tools.peers.kafka import VERSION, kafka_libs, older_kafka_libs
 from tools.peers.kcat import kcat_path
 from tools.peers.maven import PeerMissing
 
@@ -99,12 +99,16 @@ def apache_kafka() -> Path:
 
 
 @pytest.fixture(scope="session")
-def older_kafka() -> Path:
-    """The jars of a Kafka from before AlterPartition and topic ids; the test is skipped when they cannot be had."""
-    try:
-        return older_kafka_libs()
-    except PeerMissing as missing:
-        pytest.skip(str(missing))
+def kafka_libs_of() -> Callable[[str], Path]:
+    """The jars of a Kafka by its version; the test is skipped when they cannot be had."""
+
+    def libs(version: str) -> Path:
+        try:
+            return kafka_libs() if version == VERSION else older_kafka_libs(version)
+        except PeerMissing as missing:
+            pytest.skip(str(missing))
+
+    return libs
 
 
 @pytest.fixture(scope="session")

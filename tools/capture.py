@@ -54,7 +54,12 @@ class Recorder:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            except OSError:
+                # It is down: whoever asked sees a connection that ends.
+                client.close()
+                continue
             waiting: deque[tuple[str, bytes]] = deque()
             for source, target, from_client in ((client, broker, True), (broker, client, False)):
                 threading.Thread(

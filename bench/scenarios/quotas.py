@@ -26,6 +26,8 @@ LIMITED, FREE = "limited", "free"
 WINDOW_S = 11.0
 RATE = 1_000_000
 RECORD_BYTES = 10_000
+# What the other client writes and reads: so that the processor is its limit, never the disk.
+OTHER_RECORDS, OTHER_RECORD_BYTES, OTHER_BATCH_BYTES = 50_000, 1_000, 16_384
 PERCENTAGE = 1.0
 CONNECTIONS = 10
 # Where the connections without a quota come from, and how many come a second: each leaves a port that is not free for a
@@ -34,6 +36,8 @@ OTHER_ADDRESS = "127.0.0.2"
 OTHERS = 100
 # How far off its quota a rate may be, in percent.
 MOST_OFF = 10.0
+# What another client must keep of its rate beside one that is held, in percent.
+LEAST_SHARE = 90.0
 
 Work = Callable[[Callable[[int], None], Callable[[], bool]], None]
 
@@ -57,13 +61,12 @@ def _bytes(session: Session, broker: Broker, admin: Admin, name: str, action: st
             work = _producer(broker, limited_topic)
         else:
             # More than it can read meanwhile.
-            _fill(broker, limited_topic, round(RATE * 2 * seconds) // RECORD_BYTES)
+            _fill(broker, limited_topic, round(RATE * 2 * seconds) // RECORD_BYTES, RECORD_BYTES)
             work = _consumer(broker, limited_topic)
-            _fill(broker, free_topic, session.plan.scaled(50_000, 5_000))
-        other = _load(broker, free_topic, action, session.plan.scaled(50_000, 5_000))
-        alone = _rate(other, session.plan.scaled(5, 2))
+            _fill(broker, free_topic, OTHER_RECORDS, OTHER_RECORD_BYTES)
+        other = _load(broker, free_topic, action)
         with _quota(admin, QuotaEntity(client_id=LIMITED), quota, RATE):
-            held, beside = _side_by_side(work, other, seconds)
+            held, alone, beside = _compared(work, other, seconds)
     what = f"{action}, limited to {RATE / 1e6:g} MB/s"
     session.add(broker, GROUP, what, held / 1e6, "MB/s", Better.HIGHER)
     session.add(broker, GROUP, f"{what}: off its quota", _off(held, RATE), "%", Better.LOWER, limit=MOST_OFF)
@@ -80,9 +83,8 @@ def _requests(session: Session, broker: Broker, admin: Admin) -> None:
 
         return work
 
-    alone = _rate(asking(FREE), session.plan.scaled(5, 2))
     with _quota(admin, QuotaEntity(client_id=LIMITED), "request_percentage", PERCENTAGE):
-        held, beside = _side_by_side(asking(LIMITED), asking(FREE), _measured_s(session))
+        held, alone, beside = _compared(asking(LIMITED), asking(FREE), _measured_s(session))
     session.add(broker, GROUP, f"requests, limited to {PERCENTAGE:g} % of a thread", held, "a second", Better.HIGHER)
     _add_other(session, broker, "requests", "a second", alone, beside)
 
@@ -104,9 +106,8 @@ def _connections(session: Session, broker: Broker, admin: Admin) -> None:
 
         return work
 
-    alone = _rate(connecting(OTHER_ADDRESS, OTHERS), session.plan.scaled(5, 2))
     with _quota(admin, QuotaEntity(ip="127.0.0.1"), "connection_creation_rate", CONNECTIONS):
-        held, beside = _side_by_side(
+        held, alone, beside = _compared(
             connecting("127.0.0.1", 10 * CONNECTIONS), connecting(OTHER_ADDRESS, OTHERS), _measured_s(session)
         )
     what = f"connections, limited to {CONNECTIONS} a second"
@@ -122,6 +123,8 @@ def _connections(session: Session, broker: Broker, admin: Admin) -> None:
 def _add_other(session: Session, broker: Broker, what: str, unit: str, alone: float, beside: float) -> None:
     session.add(broker, GROUP, f"{what}, another client alone", alone, unit, Better.HIGHER)
     session.add(broker, GROUP, f"{what}, another client beside it", beside, unit, Better.HIGHER)
+    share = 100 * beside / alone
+    session.add(broker, GROUP, f"{what}, another client: share of alone", share, "%", Better.HIGHER, limit=LEAST_SHARE)
 
 
 def _off(held: float, quota: float) -> float:
@@ -179,6 +182,13 @@ def _rate(work: Work, seconds: float) -> float:
     return running.count / (time.monotonic() - began)
 
 
+def _compared(limited: Work, other: Work, seconds: float) -> tuple[float, float, float]:
+    """The rate of the client with a quota; the other's alone, which is half before and half after, and beside it."""
+    before = _rate(other, seconds / 2)
+    held, beside = _side_by_side(limited, other, seconds)
+    return held, (before + _rate(other, seconds / 2)) / 2, beside
+
+
 def _side_by_side(limited: Work, other: Work, seconds: float) -> tuple[float, float]:
     held, beside = _Running(limited), _Running(other)
     try:
@@ -219,18 +229,20 @@ def _consumer(broker: Broker, name: str) -> Work:
     return work
 
 
-def _fill(broker: Broker, name: str, records: int) -> None:
-    programs.run("load", "produce", count=records, size=RECORD_BYTES, **_where(broker, name))
+def _fill(broker: Broker, name: str, records: int, size: int) -> None:
+    programs.run("load", "produce", count=records, size=size, **_where(broker, name))
 
 
-def _load(broker: Broker, name: str, action: str, records: int) -> Work:
+def _load(broker: Broker, name: str, action: str) -> Work:
     """librdkafka, as fast as it can, again and again."""
-    options: dict[str, programs.Option] = {"size": RECORD_BYTES, "acks": -1} if action == "produce" else {}
+    options: dict[str, programs.Option] = {}
+    if action == "produce":
+        options = {"size": OTHER_RECORD_BYTES, "batch_bytes": OTHER_BATCH_BYTES, "acks": -1}
 
     def work(count: Callable[[int], None], stopped: Callable[[], bool]) -> None:
         while not stopped():
-            programs.run("load", action, count=records, **options, **_where(broker, name))
-            count(records * RECORD_BYTES)
+            programs.run("load", action, count=OTHER_RECORDS, **options, **_where(broker, name))
+            count(OTHER_RECORDS * OTHER_RECORD_BYTES)
 
     return work
 

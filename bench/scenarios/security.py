@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -64,7 +64,7 @@ def measure(session: Session) -> None:
     for number in range(session.plan.rounds):
         for name in session.names:
             session.progress.show(f"{GROUP}: round {number + 1} of {session.plan.rounds}, {name}")
-            with _running(session, name, trusted, own) as secured:
+            with running(session, name, trusted, own) as secured:
                 _one_round(session, secured, number)
 
 
@@ -77,9 +77,12 @@ def certificates(work: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _running(session: Session, name: str, trusted: Path, own: Path) -> Iterator[Secured]:
+def running(
+    session: Session, name: str, trusted: Path, own: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Secured]:
     ports = {way: free_port() for way in PROTOCOLS}
-    broker = make(name, session.fresh(name).data, session.plan.checkout, _settings(name, ports, own))
+    all_settings = {**_settings(name, ports, own), **(settings or {})}
+    broker = make(name, session.fresh(name).data, session.plan.checkout, all_settings)
     broker.port_of_settings = ports[PLAIN_TEXT]
     try:
         broker.start()

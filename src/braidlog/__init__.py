@@ -4,12 +4,12 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if os.environ.get("BRAIDLOG_PURE") == "1":
     from braidlog._pure import prefer_source
 
     prefer_source()
+
+from braidlog.core.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from braidlog import errors as errors

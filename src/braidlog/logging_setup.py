@@ -3,6 +3,9 @@
     text   2026-01-31 12:00:00,123 INFO braidlog.server: listening on ...
     json   {"time": "2026-01-31T12:00:00.123Z", "level": "INFO", "logger": "braidlog.server", "message": "..."}
 
+Of several processes that share a standard error each names itself: `INFO worker-1 braidlog.server: …`, and the field
+`process`.
+
 A newline within a message is escaped, so that a client's text can never pass for a line of the broker.
 """
 
@@ -19,8 +22,9 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F)} | {0
 
 
 class TextFormatter(logging.Formatter):
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    def __init__(self, process: str = "") -> None:
+        named = f"{process} " if process else ""
+        super().__init__(f"%(asctime)s %(levelname)s {named}%(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = record.message.translate(_ESCAPES)
@@ -29,6 +33,10 @@ class TextFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line; a traceback is the field `exception`."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -39,6 +47,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._process:
+            fields["process"] = self._process
         # What a line says, once more as values: of those that programs read, as audit lines are.
         fields.update(getattr(record, "fields", {}))
         if record.exc_info:
@@ -53,14 +63,16 @@ def _utc(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03d}Z"
 
 
-def set_up_logging(settings: BrokerSettings, stream: TextIO | None = None) -> None:
+def set_up_logging(settings: BrokerSettings, stream: TextIO | None = None, process: str = "") -> None:
     """Write everything that `braidlog` and its libraries log to `stream` (standard error), in the chosen form.
+
+    `process` is the name of this one where several write to the same.
 
     Calling it again replaces what the last call set up.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     is_json = settings.get_str("braidlog.log.format") == "json"
-    handler.setFormatter(JsonFormatter() if is_json else TextFormatter())
+    handler.setFormatter(JsonFormatter(process) if is_json else TextFormatter(process))
     for old in list(logging.root.handlers):
         logging.root.removeHandler(old)
     logging.root.addHandler(handler)

@@ -160,6 +160,11 @@ class Histograms(_Family):
             found = self._of[labels] = Histogram(self._bounds)
         return found
 
+    def use(self, kept: Histogram, *labels: str) -> None:
+        """One that its owner keeps."""
+        _check_labels(self.metric, labels)
+        self._of[labels] = kept
+
     def lines(self) -> list[str]:
         out: list[str] = []
         for labels, histogram in self._of.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tools.peers.kafka import OLDER_VERSION, VERSION
+from tools.peers.kafka import OLDER_VERSION, VERSION, VERSION_2_8, VERSION_3_4
 
 from braidlog.core.types import TopicPartition
 from braidlog.local_cluster.zookeeper import ZooKeeper
@@ -30,14 +30,23 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka"), pytest.
 THREE: Final = [[0, KAFKA_ID, 1], [KAFKA_ID, 0, 1]]
 
 
-@pytest.fixture(scope="module", params=[VERSION, OLDER_VERSION])
+@pytest.fixture(
+    scope="module",
+    params=[
+        VERSION,
+        OLDER_VERSION,
+        pytest.param(VERSION_3_4, marks=pytest.mark.long),
+        pytest.param(VERSION_2_8, marks=pytest.mark.long),
+    ],
+)
 def cluster(
     request: pytest.FixtureRequest,
+    kafka_libs_of: Callable[[str], Path],
     zookeeper: ZooKeeper,
     new_connect: Callable[[], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[MixedCluster]:
-    libs: Path = request.getfixturevalue("apache_kafka" if request.param == VERSION else "older_kafka")
+    libs = kafka_libs_of(request.param)
     place = tmp_path_factory.mktemp("peers")
     with start_mixed_cluster(zookeeper, place, new_connect(), REPLICATED_SETTINGS, libs) as running:
         yield running

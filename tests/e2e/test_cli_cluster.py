@@ -121,7 +121,7 @@ def test_brokers(cli: Any, broker: Broker) -> None:
     assert row["apis"] > 40
     assert row["answer_ms"] > 0
     table = cli("brokers", str(row["broker"])).succeeded().lines
-    assert table[0].split() == ["BROKER", "ADDRESS", "RACK", "CONTROLLER", "REACHABLE", "ANSWER-MS", "APIS"]
+    assert table[0].split() == ["BROKER", "ADDRESS", "RACK", "CONTROLLER", "REACHABLE", "ANSWER-MS", "APIS", "VERSION"]
     assert table[1].split()[:5] == [str(row["broker"]), broker.bootstrap, "-", "yes", "yes"]
     versions = cli("brokers", "--api-versions", "--output", "json").succeeded().json
     assert {each["name"]: each["oldest"] for each in versions}["Fetch"] >= 0

@@ -18,7 +18,7 @@ NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST
 WORDS = {
     "ADDRESS", "CLIENT-ID", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME",
     "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
-    "USER",
+    "USER", "NAME=LEVEL",
 }  # fmt: skip
 NONSENSE = (str(10**22), "-1", "abc", "", "²", "9" * 5000)
 
@@ -45,6 +45,8 @@ NEEDED = {
     ("users", "alter"): ["nobody", "--password-env", "NO_SUCH_VARIABLE"],
     ("users", "delete"): ["nobody"],
     ("quotas", "set"): ["--user", "nobody"],
+    ("features", "upgrade"): ["--dry-run"],
+    ("features", "downgrade"): ["--dry-run"],
     ("pipeline", "lag"): ["--group", "no-such-group"],
     ("pipeline", "replay"): ["/no/such/checkpoint", "--to-earliest"],
     ("log", "dump"): ["/no/such/file.log"],
@@ -87,9 +89,9 @@ def test_every_placeholder_says_whether_it_is_a_number() -> None:
     assert len(NUMERIC) > 40
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def any_topic(broker: Broker) -> str:
-    """For all that only needs one that exists."""
+    """For all that only needs one that exists: of the broker's life, as a worker may come back to this module."""
     name = f"numbers-{os.getpid()}"
     create_topic(broker.bootstrap, name, 1)
     return name

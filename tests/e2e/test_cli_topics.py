@@ -22,7 +22,7 @@ def test_the_life_of_a_topic(cli: Any, topic: str) -> None:
     assert all(each["isr"] == each["replicas"] == [each["leader"]] for each in described["partitions"])
     table = cli("topics", "describe", topic).succeeded().lines
     assert table[0] == f"topic {topic}  id {described['id']}  config retention.ms=60000"
-    assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE"]
+    assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATES"]
     assert len(table) == 5
 
     altered = cli("topics", "alter", topic, "--partitions", "5", "--output", "json").succeeded()
@@ -95,3 +95,18 @@ def test_exactly_one_action(cli: Any) -> None:
 def test_no_broker(cli_of: Callable[[Broker | None], Any]) -> None:
     cli_of(None)("topics", "list", "--bootstrap", "127.0.0.1:1").failed("no broker answers at 127.0.0.1:1")
     cli_of(None)("topics", "list", "--bootstrap", "127.0.0.1:x").failed("is not HOST:PORT", code=2)
+
+
+def test_replicas_without_a_look_at_racks(cli: Any, topic: str) -> None:
+    created = cli("topics", "create", topic, "--partitions", "2", "--disable-rack-aware").succeeded()
+    assert created.out == f"topic {topic} created with 2 partitions\n"
+    cli("topics", "alter", topic, "--partitions", "3", "--disable-rack-aware").succeeded()
+    (described,) = cli("topics", "describe", topic, "--output", "json").succeeded().json
+    assert [len(each["replicas"]) for each in described["partitions"]] == [1, 1, 1]
+
+
+def test_where_there_is_one_broker_nothing_moves(cli: Any, topic: str) -> None:
+    cli("topics", "create", topic).succeeded()
+    assert cli("reassign", "plan", "--topics", topic).succeeded().out == "nothing has to move\n"
+    cli("reassign", "plan", "--topics", topic, "--brokers", "77").failed("broker 77 is not up")
+    cli("elect").failed("say of what: TOPIC, TOPIC:0,1 or --all")

@@ -60,12 +60,12 @@ def test_groups_and_transactions_are_counted(watched: Broker) -> None:
 
 
 def test_every_metric_of_the_catalogue_is_served(watched: Broker) -> None:
-    """Save those that have nothing to tell on a broker without topics, requests, logins, ACLs, quotas or ZooKeeper."""
+    """Save those with nothing to tell on a broker without topics, requests, logins, ACLs, quotas or a cluster."""
     text = page(watched, "/metrics")
     silent = {
         name
         for name, metric in CATALOGUE.items()
-        if set(metric.labels) & {"topic", "request", "error", "state", "client_id"}
+        if set(metric.labels) & {"topic", "request", "error", "state", "client_id", "leader"}
         or (metric.kind == HISTOGRAM and metric.labels)
         or "zookeeper" in name
         or "authentication" in name

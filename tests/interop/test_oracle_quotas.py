@@ -17,6 +17,7 @@ from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRe
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from braidlog.wire.generated.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from braidlog.wire.generated.fetch import FetchPartition, FetchRequest, FetchTopic
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
 from support.eventually import eventually
 from support.log_kit import batch
 from support.oracle import Pair, Side
@@ -262,3 +263,29 @@ def test_changes_of_topics(pair: Pair, version: int) -> None:
     assert codes[0] == codes[1]
     assert_near([answers[0].throttle_time_ms], [answers[1].throttle_time_ms])
     assert answers[0].throttle_time_ms > 3_000
+
+
+def test_topics_of_first_use(pair: Pair) -> None:
+    """They take tokens: what is asked for after them is refused."""
+    limit(pair, controller_mutation_rate=1)
+    names = [f"first-use-{number}" for number in range(16)]
+
+    def use(side: Side) -> Any:
+        wanted = [MetadataRequestTopic(name=name) for name in names]
+        return side.ask("Metadata", 9, MetadataRequest(topics=wanted, allow_auto_topic_creation=True))
+
+    def create(side: Side) -> Any:
+        topics = [CreatableTopic(name="first-use-asked", num_partitions=1, replication_factor=1)]
+        return side.ask("CreateTopics", 7, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+
+    held = [use(side).throttle_time_ms for side in pair.sides]
+    for side in pair.sides:
+        eventually(lambda side=side: all(topic.error_code == 0 for topic in use(side).topics))  # type: ignore[misc]
+    answers = [create(side) for side in pair.sides]
+    for side in pair.sides:
+        side.ask("AlterClientQuotas", 1, alteration(entry(CLIENT, controller_mutation_rate=None)))
+        eventually(lambda side=side: described(side)["entries"] == [])  # type: ignore[misc]
+        gone = [DeleteTopicState(name=name) for name in names]
+        side.ask("DeleteTopics", 6, DeleteTopicsRequest(topics=gone, timeout_ms=30_000))
+    codes = [[topic.error_code for topic in answer.topics] for answer in answers]
+    assert (held, codes[0], codes[1]) == ([0, 0], [89], [89])

@@ -53,6 +53,20 @@ def test_without_time_nothing_is_run(tmp_path: Path) -> None:
     assert progress.seeds == 0
 
 
+def test_a_seed_that_failed_is_run_again_with_other_code(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "lives.jsonl")
+    progress.add(Block(0, 4, "other code", False, 1.0, {"1": "bad", "3": "bad"}))
+    progress.add(Block(3, 1, "other code", False, 1.0, {}))
+    assert list(progress.failed) == ["1"]
+    run(MODULE, progress, 4, minutes=5, cores=1)
+    assert [(block.first, block.count) for block in progress.blocks[2:]] == [(1, 1)]
+    assert not progress.failed
+    # With the same code it would fail again.
+    run(MODULE, progress, 6, minutes=5, cores=1)
+    assert list(progress.failed) == [str(BAD)]
+    assert list(progress.missing(6)) == []
+
+
 def test_what_was_not_noted_whole_is_run_again(tmp_path: Path) -> None:
     notes = tmp_path / "lives.jsonl"
     progress = Progress(notes)

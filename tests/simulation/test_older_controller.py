@@ -60,7 +60,7 @@ def test_the_isr_shrinks_and_grows_without_the_controller(seed: int) -> None:
             await cluster.start()
             for broker in cluster.brokers:
                 parts = broker.parts
-                parts.controller_client = OlderControllerClient(parts._network, image_of(parts))
+                parts.controller_client = OlderControllerClient(parts.network, image_of(parts))
             controller = cluster.brokers[0].parts.metadata_cache.image.controller_id
             leader, follower = (each for each in cluster.brokers if each.parts.broker_id != controller)
             numbers = [leader.parts.broker_id, follower.parts.broker_id, controller]

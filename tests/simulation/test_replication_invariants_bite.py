@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from braidlog.broker.replica_manager import ReplicaManager
-from braidlog.controller import partitions, reassignments
+from braidlog.controller import brokers, partitions, reassignments
 from braidlog.core.compilation import is_compiled
 from braidlog.core.slices import ByteSlice
 from braidlog.replication.follower import AppendedFetch, PartitionFetchState, Position
@@ -24,6 +24,7 @@ from support.simulation.invariants import InvariantBroken
 from support.simulation.replicated_workload import SETTINGS, ReplicatedWorkload
 from support.simulation.replication_invariants import (
     ISR_HAS_ALL,
+    LEADER_IN_SYNC,
     LEADERS_HAVE_ALL,
     NEVER_BACK,
     NO_CUT_BELOW,
@@ -153,6 +154,16 @@ def keep_who_left_in_sync(patch: Patch) -> None:
     patch.setattr(reassignments, "_finished", finished)
 
 
+def leave_the_leader_out_of_sync(patch: Patch) -> None:
+    """Whoever leaves the ISR, the leader leaves it, too."""
+    genuine = brokers.with_leader
+
+    def with_leader(context: Any, before: Any, leader: Any, isr: Any, *rest: Any) -> Any:
+        return genuine(context, before, leader, tuple(each for each in isr if each != leader) or isr, *rest)
+
+    patch.setattr(brokers, "with_leader", with_leader)
+
+
 def commit_what_is_written(patch: Patch) -> None:
     def high_watermark(self: ReplicaProgress, vouched: int, *rest: Any) -> int:
         return vouched
@@ -175,6 +186,7 @@ DEFECTS = {
         (lose_all_at_start, (LEADERS_HAVE_ALL,)),
         (commit_what_is_written, (ISR_HAS_ALL,)),
         (keep_who_left_in_sync, (ISR_ASSIGNED,)),
+        (leave_the_leader_out_of_sync, (LEADER_IN_SYNC,)),
         (acknowledge_what_is_written, (NOTHING_LOST,)),
     )
 }

@@ -17,6 +17,7 @@ from braidlog.replication.partition import Partition
 from braidlog.testing.simulated.cluster import SimulatedCluster
 from braidlog.testing.simulated.program import SimulatedProgram
 from braidlog.testing.simulated.simulation import SimulatedBroker
+from support.simulation.replicated_workload import ReplicatedWorkload
 
 WHERE: Final = TopicPartition("orders", 0)
 RECORDS: Final = 5
@@ -39,7 +40,7 @@ class Life:
             await self._program.call(admin.close)
 
         await self._program.spawn(create())
-        await self.until(lambda: self.held(self.first).leader == 1)
+        await self.until(lambda: self.knows_of_epoch(self.first) and self.held(self.first).leader == 1)
 
     async def write(self) -> None:
         async def send() -> None:
@@ -125,6 +126,24 @@ def test_the_last_replica_in_sync_does_not_lead_without_its_log(life: Life) -> N
         await life.until(lambda: life.knows_of_epoch(life.second))
         assert life.state().isr == (1,)
         assert any("orders-0" in line and "lost" in line for line, _ in life.cluster.simulation.errors)
+
+    run(life, work)
+
+
+def test_a_random_life_takes_no_other_disk_meanwhile(life: Life) -> None:
+    """Its budget: the last one in sync is in sync without its log, too, and is not whole for that."""
+    workload = ReplicatedWorkload(life.cluster, steps=0)
+
+    async def work() -> None:
+        assert workload._is_whole(life.first)
+        await life.lead_alone()
+        life.first.wipe_disk()
+        await life.cluster.start()
+        await life.until(lambda: life.offline(life.first) and life.state().leader == -1)
+        assert life.state().isr == (1,)
+        assert not workload._is_whole(life.first)
+        await life.ask(lambda admin: admin.elect_leaders([WHERE], ElectionType.UNCLEAN))
+        await life.until(lambda: workload._is_whole(life.first))
 
     run(life, work)
 
@@ -238,6 +257,30 @@ def test_a_topic_whose_last_replica_in_sync_was_lost_can_be_deleted(life: Life) 
         await life.cluster.start()
         await life.until(lambda: life.offline(life.first) and life.state().leader == -1)
         await life.ask(lambda admin: admin.delete_topics([WHERE.topic]))
+        await life.until(lambda: life.cluster.zookeeper.tree.find(paths.topic(WHERE.topic)) is None)
+
+    run(life, work)
+
+
+def test_one_that_led_a_topic_which_goes_after_a_move_does_not_lead_it_with_an_empty_log(life: Life) -> None:
+    """The topic is served until then, and its records count."""
+
+    async def work() -> None:
+        await life.write()
+        # The move waits for the third broker, and the deletion for the move.
+        life.third.kill()
+        await life.until(lambda: set(life.state().isr) == {1, 2})
+        await life.ask(lambda admin: admin.alter_partition_reassignments({WHERE: [3, 2]}))
+        await life.ask(lambda admin: admin.delete_topics([WHERE.topic]))
+        life.second.kill()
+        life.first.wipe_disk()
+        starting = asyncio.ensure_future(life.first.start())
+        await asyncio.sleep(30)
+        assert not starting.done()
+        await life.second.start()
+        await life.until(lambda: life.state().leader == 2)
+        await starting
+        await life.third.start()
         await life.until(lambda: life.cluster.zookeeper.tree.find(paths.topic(WHERE.topic)) is None)
 
     run(life, work)

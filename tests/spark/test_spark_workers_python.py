@@ -58,6 +58,8 @@ def test_a_session_of_ours_is_not_made(bare_python: Path) -> None:
     assert said.count("\n") == 0
 
 
+# The same sentence as below, and another Spark.
+@pytest.mark.long
 def test_an_ordinary_session_is_explained(bare_python: Path) -> None:
     said = reported(PLAIN, PYSPARK_PYTHON=str(bare_python))
     assert said.startswith("Spark's workers do not have braidlog"), said
@@ -66,4 +68,5 @@ def test_an_ordinary_session_is_explained(bare_python: Path) -> None:
 
 def test_an_ordinary_session_that_takes_the_first_python_on_the_path(bare_python: Path) -> None:
     said = reported(PLAIN, PATH=f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}")
+    assert said.startswith("Spark's workers do not have braidlog"), said
     assert f"they run {bare_python}3, and this program {sys.executable}" in said, said

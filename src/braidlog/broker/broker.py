@@ -16,8 +16,6 @@ from braidlog.broker.awaited_roles import AwaitedRoles
 from braidlog.broker.config_changes import ConfigChangeListener
 from braidlog.broker.control_epochs import ControlEpochs
 from braidlog.broker.coordination import (
-    MARKER,
-    MARKER_VERSIONS,
     BrokerRegistration,
     ClusterMembers,
     announce_failed_directory,
@@ -27,6 +25,7 @@ from braidlog.broker.coordination import (
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings, storage_settings
 from braidlog.broker.environment import Environment
+from braidlog.broker.finalized_features import FinalizedFeatures
 from braidlog.broker.handlers.records.fetch import FetchHandler
 from braidlog.broker.handlers.records.fetch_session import FetchSessionCache
 from braidlog.broker.handlers.records.produce import ProduceHandler
@@ -41,6 +40,7 @@ from braidlog.broker.requests.routes import add_routes
 from braidlog.broker.requests.time_slicing import TimeSlicer
 from braidlog.cluster import paths
 from braidlog.cluster.control_requests import ControlChannel
+from braidlog.cluster.features import GROUP_VERSION, MARKER, MARKER_VERSIONS
 from braidlog.cluster.image import BrokerInfo, ClusterImage, broker_entity
 from braidlog.cluster.loading import load_in_sync
 from braidlog.cluster.producer_id_manager import ProducerIdManager, claim_block
@@ -120,6 +120,7 @@ class Broker:
         self.broker_id = BrokerId(-1)
         self.broker_epoch = -1
         self.ready = False
+        self.is_stopping = False
         self.metrics = MetricsRegistry()
         self.load_report = LoadReport()
         self.handles = HandlePool(environment.files)
@@ -190,6 +191,9 @@ class Broker:
             found = await load_in_sync(self.session, self.broker_id)
             counted_on = [LostReplica(each.partition, each.topic_id) for each in found]
         self.logs.claim(self.cluster_id, self.broker_id, counted_on)
+        self.features = FinalizedFeatures(self.session, self.tasks)
+        self.coordination.client.add_listener(self.features)
+        await self.features.start()
         await self._apply_stored_settings()
         epochs = ControlEpochs(lambda: self.broker_epoch)
         self.metadata_cache = MetadataCache(self.cluster_id, epochs)
@@ -200,7 +204,13 @@ class Broker:
             self.environment.clock,
             settings.get_int("replica.lag.time.max.ms") / 1000,
             self.metadata_cache.is_live,
+            window=_window(
+                settings.get_int("replication.quota.window.num"),
+                settings.get_int("replication.quota.window.size.seconds"),
+            ),
+            sync_tail=self.committer.sync_tail,
         )
+        self.replica_manager.apply_rates(self.settings.current)
         # Before anything is read: the settings of brokers may change while logs are loaded.
         self.metadata_cache.add_listener(self.replica_manager)
         self.control_channel = LocalControlChannel(self.replica_manager, self.metadata_cache)
@@ -237,9 +247,16 @@ class Broker:
         self.replica_manager.on_fatal = self._fatal
         self.replica_manager.epochs_lag = lambda: self._epochs_lag
         self.coordination.on_caught_up(self.replica_manager.leader_epochs_written)
-        self.moves = ReplicaAlterLogDirs(self.logs)
+        self.moves = ReplicaAlterLogDirs(
+            self.logs,
+            _window(
+                settings.get_int("alter.log.dirs.replication.quota.window.num"),
+                settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
+            ),
+        )
         self.cleaner = LogCleaner(self.logs, lambda: self.environment.passes(self.environment.files))
         self.coordinators = self._make_coordinators()
+        self.features.on_change(self.coordinators.features_changed)
         await self.coordinators.topics.read_partition_counts(self.session)
         self.metadata_cache.add_listener(self.coordinators)
         self.replica_manager.on_leadership_change.append(self.coordinators.leadership_changed)
@@ -322,9 +339,9 @@ class Broker:
             self.environment.clock,
             asyncio.get_running_loop().call_later,
             quota_window(settings),
-            QuotaWindow(
+            _window(
                 settings.get_int("controller.quota.window.num"),
-                settings.get_int("controller.quota.window.size.seconds") * 1000,
+                settings.get_int("controller.quota.window.size.seconds"),
             ),
             self._quotas_enabled,
         )
@@ -429,7 +446,7 @@ class Broker:
             self.environment.random,
             self.environment.connector,
         )
-        self._network = network
+        self.network = network
         self.renew_inter_broker_channels()
         self._remote_channels = RemoteControlChannels(network)
         self.controller_client = ControllerClient(network, lambda: self.metadata_cache.image)
@@ -439,7 +456,7 @@ class Broker:
         if self.coordination.is_cluster:
             from braidlog.broker.interbroker.network import inter_broker_channels
 
-            self._network.channels = inter_broker_channels(
+            self.network.channels = inter_broker_channels(
                 self.settings.current, self.inter_broker, self._inter_broker_protocol, self.environment.random
             )
 
@@ -488,7 +505,7 @@ class Broker:
 
         self._remote_transactions = remote = RemoteTransactions(
             self.broker_id,
-            self._network,
+            self.network,
             lambda: self.metadata_cache.image,
             self.coordinators.markers,
             self.coordinators.transactions.partition_of,
@@ -510,10 +527,16 @@ class Broker:
             logs=self.logs,
             sync_rolled=self.committer.sync_rolled,
             on_fault=self._directory_fault,
+            quota=self.replica_manager.replication_context.follower_quota,
+            is_in_isr=self._is_in_isr,
         )
-        followers = ReplicaFetcherManager(context, self._network, lambda: self.metadata_cache.image.brokers, self.tasks)
+        followers = ReplicaFetcherManager(context, self.network, lambda: self.metadata_cache.image.brokers, self.tasks)
         self.settings.on_change(followers.settings_changed)
         self.replica_manager.followers = self.replica_fetcher_manager = followers
+
+    def _is_in_isr(self, key: TopicPartition) -> bool:
+        known = self.metadata_cache.image.partition(key)
+        return known is not None and self.broker_id in known.isr
 
     def _control_channel_to(self, broker: BrokerInfo) -> ControlChannel:
         if broker.id == self.broker_id:
@@ -536,8 +559,14 @@ class Broker:
             self.session.lease.check()
             return await claim_block(self.session, self.broker_id)
 
-    def finalises_features(self) -> bool:
-        return not self.coordination.is_cluster or self.members.all_ours
+    def finalized_features(self) -> tuple[Mapping[str, int], int]:
+        """The levels that clients may count on, and their epoch; none where a broker may not know them.
+
+        Kafka from 2.7 on does not start where there are any; an older one does not look.
+        """
+        if self.coordination.is_cluster and not self.members.all_ours:
+            return {}, self.features.epoch
+        return self.features.levels, self.features.epoch
 
     def is_read_by_others(self) -> bool:
         """Whether brokers of Kafka copy what is written here and may take over, also while they are down."""
@@ -545,7 +574,9 @@ class Broker:
 
     def serves_consumer_protocol(self) -> bool:
         """Not beside brokers that do not know it, like Kafka 3.9 on ZooKeeper; one not looked at yet ends no group."""
-        return not (self.coordination.is_cluster and self.members.others)
+        if self.coordination.is_cluster and self.members.others:
+            return False
+        return self.features.levels.get(GROUP_VERSION, 0) > 0
 
     def has_session(self) -> bool:
         """Whether the cluster still counts on this broker."""
@@ -566,6 +597,7 @@ class Broker:
             self.session,
             self.coordination.is_cluster,
             self.is_read_by_others,
+            self.features.levels,
         )
 
     async def advertise(self, advertised: tuple[Endpoint, ...], protocols: dict[str, str]) -> None:
@@ -579,8 +611,9 @@ class Broker:
             endpoints=self._endpoints,
             security_protocols=self._protocols,
             rack=self.settings.current.get_str("broker.rack") or None,
-            features={MARKER: MARKER_VERSIONS} if self.coordination.is_cluster else {},
+            features={MARKER: MARKER_VERSIONS},
             timestamp_ms=self.environment.clock.wall_ms(),
+            placement_host=self.settings.current.get_str("braidlog.host") or None,
         )
 
     def _registered(self, epoch: int) -> None:
@@ -696,6 +729,7 @@ class Broker:
 
     async def leave(self) -> None:
         """While requests are still served: let other brokers take over what this one leads."""
+        self.is_stopping = True
         if not self.coordination.is_cluster or not self.has_session():
             return
         from braidlog.broker.interbroker.controller_channel import move_leaders_away
@@ -705,7 +739,10 @@ class Broker:
                 return await self.controller.controlled_shutdown(self.broker_id, self.broker_epoch)
             return await self.controller_client.controlled_shutdown(self.broker_id, self.broker_epoch)
 
-        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask)
+        def is_alone() -> bool:
+            return self.metadata_cache.image.brokers.keys() <= {self.broker_id}
+
+        await move_leaders_away(self.settings.current, lambda: self.session.lease, ask, is_alone)
 
     async def drain(self, busy: Callable[[], int], timeout_s: float) -> None:
         """Let requests in progress finish; those that wait for data are answered now."""
@@ -748,7 +785,11 @@ class Broker:
 
 
 def quota_window(settings: BrokerSettings) -> QuotaWindow:
-    return QuotaWindow(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds") * 1000)
+    return _window(settings.get_int("quota.window.num"), settings.get_int("quota.window.size.seconds"))
+
+
+def _window(samples: int, seconds: int) -> QuotaWindow:
+    return QuotaWindow(samples, seconds * 1000)
 
 
 # A KRaft broker keeps its cluster's metadata beside the topics, in a log that is none.

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from braidlog import __version__
 from braidlog.broker.authorization.authorizer import AclAuthorizer, Authorizer
+from braidlog.broker.cluster_metrics import cluster_metrics
 from braidlog.broker.coordinators.coordinators import Coordinators
 from braidlog.broker.quotas.client_quotas import ClientQuotas, QuotaSensor
 from braidlog.cluster.quota_entities import (
@@ -24,40 +24,39 @@ from braidlog.cluster.quota_entities import (
 )
 from braidlog.core.protocol_errors import name_of
 from braidlog.core.time_slice import run_in_slices
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.metrics import CONTENT_TYPE, MetricsRegistry
 from braidlog.net.exchange import RequestTimes
 from braidlog.net.http import Page
-from braidlog.replication.partition import Partition
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from braidlog.broker.authentication.sasl_authenticator import SaslListener
-    from braidlog.broker.interbroker.replica_fetcher_manager import ReplicaFetcherManager
     from braidlog.broker.server import Server
     from braidlog.net.tls_socket import TlsAcceptor
-
-# Beyond the longest timeout: what its coordinator needs to notice and to abort.
-_LATE_TRANSACTION_MS: Final = 5 * 60 * 1000
 
 # A stall is seen if it lasts longer than this, short of at most this much.
 _LAG_EVERY_S: Final = 0.05
 # `LoopLag.longest` covers between one and two of these.
 _LAG_PERIOD_S: Final = 60.0
 
-_RUNNING: Final = 3
+# Kafka's numbers.
 _STARTING: Final = 1
+_RUNNING: Final = 3
+_STOPPING: Final = 6
 
 _TOPIC_COUNTERS: Final[tuple[tuple[str, Callable[[TopicMetrics], float]], ...]] = (
-    ("messagesin", lambda meter: meter.messages_in),
-    ("bytesin", lambda meter: meter.bytes_in),
-    ("bytesout", lambda meter: meter.bytes_out),
-    ("totalproducerequests", lambda meter: meter.produces),
-    ("totalfetchrequests", lambda meter: meter.fetches),
-    ("failedproducerequests", lambda meter: meter.failed_produces),
-    ("failedfetchrequests", lambda meter: meter.failed_fetches),
-    ("producemessageconversions", lambda meter: meter.produce_conversions),
-    ("fetchmessageconversions", lambda meter: meter.fetch_conversions),
+    ("kafka_server_brokertopicmetrics_messagesin_total", lambda meter: meter.messages_in),
+    ("kafka_server_brokertopicmetrics_bytesin_total", lambda meter: meter.bytes_in),
+    ("kafka_server_brokertopicmetrics_bytesout_total", lambda meter: meter.bytes_out),
+    ("kafka_server_brokertopicmetrics_totalproducerequests_total", lambda meter: meter.produces),
+    ("kafka_server_brokertopicmetrics_totalfetchrequests_total", lambda meter: meter.fetches),
+    ("kafka_server_brokertopicmetrics_failedproducerequests_total", lambda meter: meter.failed_produces),
+    ("kafka_server_brokertopicmetrics_failedfetchrequests_total", lambda meter: meter.failed_fetches),
+    ("kafka_server_brokertopicmetrics_producemessageconversions_total", lambda meter: meter.produce_conversions),
+    ("kafka_server_brokertopicmetrics_fetchmessageconversions_total", lambda meter: meter.fetch_conversions),
+    ("braidlog_acks_all_produces_total", lambda meter: meter.acks_all_produces),
 )
 
 _LOG_GAUGES: Final[tuple[tuple[str, Callable[[UnifiedLog], float]], ...]] = (
@@ -119,9 +118,8 @@ def broker_metrics(server: Server) -> MetricsRegistry:
     _connections(registry, server)
     _authorizer(registry, server.broker.authorizer)
     _quotas(registry, server.broker.client_quotas)
-    _partitions(registry, server)
+    cluster_metrics(registry, server.broker)
     _logs(registry, server)
-    _controller(registry, server)
     _coordinators(registry, server.broker.coordinators)
     _process(registry, server)
     return registry
@@ -135,7 +133,7 @@ def _topics(registry: MetricsRegistry, server: Server) -> None:
             for topic, meter in meters.items():
                 yield (topic,), read(meter)
 
-        registry.read_each(f"kafka_server_brokertopicmetrics_{name}_total", samples)
+        registry.read_each(name, samples)
 
 
 def _requests(registry: MetricsRegistry, server: Server) -> None:
@@ -260,66 +258,6 @@ def _quotas(registry: MetricsRegistry, quotas: ClientQuotas) -> None:
     registry.read("braidlog_quota_sensors", lambda: len(quotas.sensors))
 
 
-def _partitions(registry: MetricsRegistry, server: Server) -> None:
-    broker = server.broker
-
-    def led(wanted: Callable[[Partition], bool]) -> float:
-        return sum(
-            1
-            for partition in broker.registry.partitions()
-            if partition.leader == broker.broker_id and wanted(partition)
-        )
-
-    def min_isr(partition: Partition) -> int:
-        return partition.min_isr(partition.log) if partition.log is not None else 1
-
-    prefix = "kafka_server_replicamanager_"
-    registry.read(prefix + "leadercount", lambda: led(lambda partition: True))
-    registry.read(prefix + "partitioncount", lambda: len(broker.registry))
-    registry.read(
-        prefix + "offlinereplicacount", lambda: sum(1 for each in broker.registry.partitions() if each.log is None)
-    )
-    registry.read(prefix + "underreplicatedpartitions", lambda: led(lambda each: len(each.isr) < len(each.replicas)))
-    registry.read(prefix + "underminisrpartitioncount", lambda: led(lambda each: len(each.isr) < min_isr(each)))
-    registry.read(prefix + "atminisrpartitioncount", lambda: led(lambda each: len(each.isr) == min_isr(each)))
-    replication = broker.replica_manager.replication_context
-    registry.read(prefix + "isrshrinks_total", lambda: replication.isr_shrinks)
-    registry.read(prefix + "isrexpands_total", lambda: replication.isr_expands)
-    registry.read(prefix + "failedisrupdates_total", lambda: replication.failed_isr_updates)
-    topics = "kafka_server_brokertopicmetrics_"
-    registry.read(topics + "replicationbytesin_total", lambda: replication.bytes_in)
-    registry.read(topics + "replicationbytesout_total", lambda: replication.bytes_out)
-    _fetchers(registry, broker.replica_fetcher_manager)
-
-    def waiting_produces() -> float:
-        return broker.committer.waiting + sum(len(each.waits) for each in broker.registry.partitions())
-
-    registry.read_each(
-        "kafka_server_delayedoperationpurgatory_purgatorysize",
-        lambda: [(("Fetch",), broker.fetch.waiting), (("Produce",), waiting_produces())],
-    )
-
-    def has_late_transaction(partition: Partition) -> bool:
-        longest_ms = broker.settings.current.get_int("transaction.max.timeout.ms") + _LATE_TRANSACTION_MS
-        now_ms = server.environment.clock.wall_ms()
-        return partition.log is not None and partition.log.producer_state.has_late_transaction(now_ms, longest_ms)
-
-    registry.read(prefix + "partitionswithlatetransactionscount", lambda: led(has_late_transaction))
-    sessions = broker.sessions
-    registry.read("kafka_server_fetchsessioncache_numincrementalfetchsessions", lambda: len(sessions))
-    registry.read("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", lambda: sessions.partitions)
-    registry.read("kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", lambda: sessions.evicted)
-
-
-def _fetchers(registry: MetricsRegistry, fetchers: ReplicaFetcherManager | None) -> None:
-    """A broker that is alone has none."""
-    prefix = "kafka_server_replicafetchermanager_"
-    registry.read(prefix + "maxlag", lambda: fetchers.max_lag if fetchers else 0)
-    registry.read(prefix + "minfetchrate", lambda: fetchers.min_fetch_rate() if fetchers else 0)
-    registry.read(prefix + "failedpartitionscount", lambda: fetchers.failed_partitions if fetchers else 0)
-    registry.read(prefix + "deadthreadcount", lambda: fetchers.dead_fetchers if fetchers else 0)
-
-
 def _logs(registry: MetricsRegistry, server: Server) -> None:
     broker = server.broker
     for name, read in _LOG_GAUGES:
@@ -350,25 +288,17 @@ def _logs(registry: MetricsRegistry, server: Server) -> None:
     registry.read_each("kafka_log_logcleanermanager_uncleanable_partitions_count", uncleanable)
 
 
-def _controller(registry: MetricsRegistry, server: Server) -> None:
-    gauges = server.broker.controller.gauges
-    prefix = "kafka_controller_kafkacontroller_"
-    registry.read(prefix + "activecontrollercount", lambda: gauges.active_controller_count)
-    registry.read(prefix + "offlinepartitionscount", lambda: gauges.offline_partitions_count)
-    registry.read(prefix + "preferredreplicaimbalancecount", lambda: gauges.preferred_replica_imbalance_count)
-    registry.read(prefix + "globaltopiccount", lambda: gauges.global_topic_count)
-    registry.read(prefix + "globalpartitioncount", lambda: gauges.global_partition_count)
-    registry.read(prefix + "controllerstate", lambda: gauges.controller_state)
-    registry.read(prefix + "topicstodeletecount", lambda: gauges.topics_to_delete_count)
-    registry.read(prefix + "topicsineligibletodeletecount", lambda: gauges.topics_ineligible_to_delete_count)
-    registry.read(prefix + "replicastodeletecount", lambda: gauges.replicas_to_delete_count)
-    registry.read(prefix + "replicasineligibletodeletecount", lambda: gauges.replicas_ineligible_to_delete_count)
-
-
 def _process(registry: MetricsRegistry, server: Server) -> None:
     broker = server.broker
-    registry.read("kafka_server_kafkaserver_brokerstate", lambda: _RUNNING if broker.ready else _STARTING)
-    identity = (__version__, str(broker.broker_id), broker.cluster_id)
+
+    def state() -> int:
+        if broker.is_stopping:
+            return _STOPPING
+        return _RUNNING if broker.ready else _STARTING
+
+    registry.read("kafka_server_kafkaserver_brokerstate", state)
+    registry.read("braidlog_time_seconds", lambda: server.environment.clock.wall_ms() / 1000)
+    identity = (BRAIDLOG_VERSION, str(broker.broker_id), broker.cluster_id)
     registry.read_each("braidlog_info", lambda: [(identity, 1)])
     registry.read("braidlog_event_loop_lag_seconds", lambda: server.loop_lag.last)
     registry.read("braidlog_event_loop_lag_max_seconds", lambda: server.loop_lag.longest)

@@ -57,6 +57,8 @@ class ChangeNotificationListener:
         """Read everything. The watch comes first: no change falls between."""
         async with self._one_at_a_time:
             self._watching = False
+            # What is known already may have come from a server of the ensemble that is ahead of this session's.
+            await self._store.sync()
             self._last_change = await self._newest(_NONE_YET)
             await self._load()
 

@@ -34,9 +34,11 @@ class ConfigChangeListener(ChangeNotificationListener):
         """Where the store does not answer, topics have their overrides a little later: their leaders do not wait."""
 
         async def read() -> None:
-            # Another broker wrote them, maybe a moment ago.
-            await self._store.sync()
-            await self._read(topic_entity(name) for name in names)
+            # Not while all of them are read: what was read before the topics were made would take the place of this.
+            async with self._one_at_a_time:
+                # Another broker wrote them, maybe a moment ago.
+                await self._store.sync()
+                await self._read(topic_entity(name) for name in names)
 
         await self._try_or_retry(read)
 

@@ -1,6 +1,6 @@
-"""How a broker enters its cluster and stays in it: over the embedded store, or over ZooKeeper with others.
+"""How a broker enters its cluster and stays in it: alone over the embedded store, or with others over a shared one.
 
-                embedded store                          ZooKeeper
+                embedded store, alone                   ZooKeeper, or an embedded store that workers share
 cluster id      the directories' own, made up once      the ensemble's; other directories are refused
 broker id       configured, stored, the last, a new one configured, stored, a new one
 session         as long as the process                  lost and opened again, with a new registration each time
@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from braidlog.broker.environment import Environment
 from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.features import KNOWN, NEWEST, is_ours
 from braidlog.cluster.image import ClusterImage, ImageDelta
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.loading import load_in_sync
-from braidlog.cluster.records import BadRecordError, BrokerRecord
+from braidlog.cluster.records import BadRecordError, BrokerRecord, FeaturesRecord
 from braidlog.cluster.registration import (
     cluster_id,
     finalized_features,
@@ -50,9 +52,6 @@ from braidlog.storage.dirs.log_manager import LogManager
 
 log = logging.getLogger("braidlog.broker")
 
-# A feature of no effect that tells our brokers from others in the same ensemble.
-MARKER: Final = "braidlog.version"
-MARKER_VERSIONS: Final = (1, 1)
 # Between tries to tell the controller of a failed directory.
 _ANNOUNCE_AGAIN_S: Final = 1.0
 # Between tries to read which kinds of brokers there are.
@@ -134,6 +133,8 @@ class EmbeddedCoordination:
             cluster = await cluster_id(session, lambda: known)
         else:
             cluster = await cluster_id(session, new_id)
+        # A store of before features were in it had all of them on.
+        await finalized_features(session, NEWEST, initialised_here=True)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             reserved = settings.get_int("reserved.broker.max.id")
@@ -151,13 +152,13 @@ class EmbeddedCoordination:
         await self.store.close()
 
 
-class ZooKeeperCoordination:
+class SharedCoordination:
     is_cluster = True
     lags = False
 
-    def __init__(self, connect: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
-        """`connect` is zookeeper.connect, for messages."""
-        self._connect = connect
+    def __init__(self, place: str, client: StoreClient, new_id: Callable[[], bytes]) -> None:
+        """`place` is the setting that names the store, with its value, for messages."""
+        self._place = place
         self.client = client
         self._new_id = new_id
 
@@ -173,20 +174,19 @@ class ZooKeeperCoordination:
         except NoNodeError:
             if stored is not None:
                 raise UserError(
-                    f"the data directories belong to cluster {stored}, and there is none at "
-                    f"zookeeper.connect={self._connect}; is the path at its end right? To start a new cluster, use "
-                    "empty directories"
+                    f"the data directories belong to cluster {stored}, and there is none at {self._place}; is the "
+                    "path at its end right? To start a new cluster, use empty directories"
                 ) from None
             found = ""
         if found and stored is not None and stored != found:
             raise UserError(
-                f"the data directories belong to cluster {stored}, and zookeeper.connect={self._connect} is cluster "
-                f"{found}; correct zookeeper.connect or log.dirs"
+                f"the data directories belong to cluster {stored}, and {self._place} is cluster {found}; correct "
+                f"{self._place.partition('=')[0]} or log.dirs"
             )
         await prepare_store(session)
-        cluster = await cluster_id(session, self._new_id)
-        # In an ensemble that others may use, nothing is finalised.
-        await finalized_features(session, {}, initialised_here=False)
+        cluster = await cluster_id(session, self._new_id, NEWEST)
+        # In an ensemble that others have initialised, nothing is finalised.
+        _refuse_unknown(await finalized_features(session, {}, initialised_here=False))
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             known_id = await generate_broker_id(session, settings.get_int("reserved.broker.max.id"))
@@ -211,6 +211,17 @@ def _given_broker_id(settings: BrokerSettings, logs: LogManager) -> BrokerId | N
     if settings.get_bool("broker.id.generation.enable"):
         return None
     raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
+
+
+def _refuse_unknown(features: FeaturesRecord) -> None:
+    """As Kafka does: a cluster may have agreed on something that this broker does not know how to do."""
+    for name, level in sorted(features.levels.items()):
+        known = KNOWN.get(name, 0)
+        if level > known:
+            raise UserError(
+                f"the cluster has finalized {name}={level} ({paths.FEATURE}), and this braidlog knows "
+                f"{f'up to {known}' if known else 'no such feature'}; start one that does: its other brokers are newer"
+            )
 
 
 class BrokerRegistration:
@@ -364,7 +375,7 @@ class ClusterMembers:
 
 def _is_ours(broker: BrokerId, data: bytes) -> bool:
     try:
-        return MARKER in records.decode_broker(paths.broker(broker), data).features
+        return is_ours(records.decode_broker(paths.broker(broker), data).features)
     except BadRecordError as problem:
         log.warning("the registration of broker %d cannot be read, so it counts as another kind: %s", broker, problem)
         return False
@@ -377,8 +388,11 @@ def make_coordination(
     metrics: MetricsRegistry,
     on_fatal: Callable[[Exception], None],
 ) -> Coordination:
-    """ZooKeeper where `zookeeper.connect` names one."""
+    """On ZooKeeper where `zookeeper.connect` is set, on a shared store where its socket is, else on one of its own."""
     connect = settings.get_str("zookeeper.connect")
+    path = settings.get_str("braidlog.store.socket")
+    if connect and path:
+        raise UserError("zookeeper.connect and braidlog.store.socket name two stores: leave out one of them")
     if connect:
         open_session = environment.open_session
         if open_session is None:
@@ -388,6 +402,13 @@ def make_coordination(
 
             store = ZooKeeperStore(connection_settings(connect, settings), environment.clock, metrics)
             open_session = store.open_session
-        return ZooKeeperCoordination(connect, StoreClient(open_session), environment.new_id)
+        return SharedCoordination(f"zookeeper.connect={connect}", StoreClient(open_session), environment.new_id)
+    if path:
+        from braidlog.cluster.shared_store.store_connection import SharedStore, shared_store_settings
+
+        # Its directory is locked: whoever had a session in this name before is dead.
+        owner = os.path.abspath(logs.directories[0].path)
+        shared = SharedStore(shared_store_settings(settings, owner), environment.clock, metrics)
+        return SharedCoordination(f"braidlog.store.socket={path}", StoreClient(shared.open_session), environment.new_id)
     store_dir = settings.get_str("braidlog.store.dir") or logs.directories[0].path
     return EmbeddedCoordination(store_dir, environment, on_fatal)

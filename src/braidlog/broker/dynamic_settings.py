@@ -29,6 +29,15 @@ class DynamicBrokerSettings:
         """`check(settings, changed keys)` raises UserError where the settings could not be taken over."""
         self._checks.append(check)
 
+    def note_bound(self, key: str, address: str) -> None:
+        """Where something listens that was to pick a port, or nowhere: who describes the settings is told that."""
+        settings = self.current
+        self.current = BrokerSettings(
+            {**settings.static, key: address},
+            dynamic_default=settings.dynamic_default,
+            dynamic_broker=settings.dynamic_broker,
+        )
+
     def check_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Before a change is stored: raises InvalidRequestError, as Kafka answers what a broker cannot apply."""
         changed, _ = self.current.with_dynamic(default=default, broker=broker)

@@ -51,6 +51,11 @@ _RETENTION_KEYS: Final = frozenset((
     "cleanup.policy", "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms",
     "message.timestamp.type", "retention.ms",
 ))  # fmt: skip
+# They concern no log.
+_RATES: Final = frozenset((
+    "follower.replication.throttled.rate", "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+))  # fmt: skip
 # How often to look whether a log that could not be made or opened now can be.
 _OPEN_POLL: Final = 1.0
 # Of new partitions: their logs are made together, and others wait no longer for the executor.
@@ -65,6 +70,8 @@ class Followers(Protocol):
     def follow(self, partition: Partition, *, unclean: bool = False) -> None: ...
 
     def unfollow(self, key: TopicPartition) -> None: ...
+
+    def throttle_changed(self, key: TopicPartition) -> None: ...
 
     def end_idle(self) -> None: ...
 
@@ -137,6 +144,12 @@ class ReplicaManager:
         if self._inherited is None or self._inherited[0] is not current:
             self._inherited = current, log_settings({}, current)
         return self._inherited[1]
+
+    def apply_rates(self, settings: BrokerSettings) -> None:
+        """Of throttled replicas, in bytes a second."""
+        context = self.replication_context
+        context.leader_quota.limit = settings.get_int("leader.replication.throttled.rate")
+        context.follower_quota.limit = settings.get_int("follower.replication.throttled.rate")
 
     # What the controller asks for
 
@@ -239,6 +252,8 @@ class ReplicaManager:
             self._registry.add(partition)
         elif TopicPartition(state.topic, state.partition) in self._lost:
             self._open_unless_lost(partition, state)
+        partition.is_reassigning = info.reassigning
+        partition.is_adding = self._broker_id in info.adding
         role = info.leader, info.leader_epoch, info.isr, info.replicas, info.partition_epoch
         try:
             partition.update_leader_and_isr(*role)
@@ -396,6 +411,7 @@ class ReplicaManager:
         if partition.log.settings != settings:
             # They have changed since it was opened.
             partition.log.update_settings(settings)
+        partition.update_throttles()
         if not self._sync_if_asked(partition.log, partition.topic):
             partition.log = None
 
@@ -464,6 +480,9 @@ class ReplicaManager:
 
     def _broker_settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
         """Topics inherit broker settings: every log gets its effective ones anew."""
+        self.apply_rates(settings)
+        if all(key in _RATES for key in keys):
+            return
         for topic in self._registry.topics():
             self._update_logs(topic)
 
@@ -475,7 +494,14 @@ class ReplicaManager:
         for partition in held:
             if partition.log is not None:
                 partition.log.update_settings(settings)
+                self._update_throttles(partition)
         self._check_retention(topic, settings)
+
+    def _update_throttles(self, partition: Partition) -> None:
+        before = partition.follower_throttled
+        partition.update_throttles()
+        if partition.follower_throttled != before and self.followers is not None:
+            self.followers.throttle_changed(TopicPartition(partition.topic, partition.index))
 
     def _check_retention(self, topic: str, settings: LogSettings) -> None:
         """Once for each topic and each change; ten thousand topics that only inherit are worth one line."""

@@ -452,8 +452,11 @@ class Server:
                     "address, or to nothing to switch it off"
                 ) from problem
             log.warning("no metrics and health pages: %s is taken; set braidlog.http.listen", address)
+            self.broker.settings.note_bound("braidlog.http.listen", "")
             return
         self._side_port = side_port
+        if bound != int(port):
+            self.broker.settings.note_bound("braidlog.http.listen", f"{host or '127.0.0.1'}:{bound}")
         log.info("metrics and health on http://%s:%d/metrics, /healthz, /readyz", host or "127.0.0.1", bound)
 
     def _announce(self, advertised: tuple[Endpoint, ...]) -> None:

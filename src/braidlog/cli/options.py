@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +29,17 @@ UINT16_MAX: Final = 2**16 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+_RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)(?:/s)?\s*", re.ASCII)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -232,6 +245,18 @@ def offset_number(text: str) -> int:
 
 def producer_number(text: str) -> int:
     return whole_number(text, 0, INT64_MAX, "a producer id: a whole number from 0")
+
+
+def byte_rate(text: str) -> float:
+    """`1MB`, `512KiB`, `1000000`; decimal units, or binary ones with an i."""
+    match = _RATE.fullmatch(text)
+    unit = _UNITS.get(match[2].lower()) if match else None
+    # A number of very many digits is infinite as a float.
+    if match is None or unit is None or math.isinf(float(match[1]) * unit):
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is no rate: give bytes a second, such as 500000, 500kB, 1MB or 1MiB"
+        )
+    return float(round(float(match[1]) * unit))
 
 
 def port_number(text: str) -> int:

@@ -24,12 +24,17 @@ def show(rows: Sequence[Row], output: str, columns: Sequence[str] | None = None)
     if output == "json":
         print(json.dumps([dict(row) for row in rows], indent=2, ensure_ascii=False))
         return
+    for line in table_lines(rows, columns):
+        print(line)
+
+
+def table_lines(rows: Sequence[Row], columns: Sequence[str] | None = None) -> list[str]:
+    """Rows under the names of their columns."""
     names = list(columns or (rows[0] if rows else ()))
     table = [[name.upper().replace("_", "-") for name in names]]
     table += [[_cell(row.get(name)) for name in names] for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(len(names))]
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
 
 
 def show_one(row: Row, output: str) -> None:

@@ -27,11 +27,12 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
-# A noun's module is `braidlog.cli.<noun>` (with an underscore for a dash) and offers `add_arguments(parser)`, which
-# sets `run` for what it parses.
+# A noun's module is `braidlog.cli.commands.<noun>` (with an underscore for a dash), or in a package with what it is
+# made of, and offers `add_arguments(parser)`, which sets `run` for what it parses.
 NOUNS: Final = {
     "serve": "run a broker until it is stopped",
     "cluster": "run several brokers on one ZooKeeper, see how a cluster is",
+    "top": "what a cluster does right now: rates, lag, replicas out of sync",
     "topics": "create, list, describe, alter and delete topics, see their offsets",
     "configs": "read and change settings of topics, brokers and groups",
     "produce": "write records to a topic",
@@ -39,9 +40,12 @@ NOUNS: Final = {
     "groups": "list and describe groups, reset their offsets, delete them",
     "delete-records": "delete the oldest records of partitions",
     "brokers": "the brokers of a cluster, and which of them answer",
+    "reassign": "move replicas between brokers: for one that is new, or leaves",
+    "elect": "elect leaders: preferred ones, or unclean ones where nothing else helps",
     "log-dirs": "the data directories of brokers: how full they are, and with what",
     "users": "who may log in with SCRAM, and with which password",
     "quotas": "how much users, client ids and addresses may use",
+    "features": "which protocols the brokers have agreed to use, Kafka's among them or not",
     "tokens": "delegation tokens, with which programs log in in a user's name",
     "acls": "who may do what to topics, groups and other resources",
     "certs": "certificates for trying TLS out",
@@ -54,6 +58,8 @@ NOUNS: Final = {
     "completion": "completion for bash, zsh or fish",
     "version": "what is installed",
 }
+
+_IN_PACKAGES: Final = {"top": "braidlog.cli.watching.top"}
 
 _EXAMPLES: Final = """\
 first steps:
@@ -106,7 +112,8 @@ def build_parser(noun: str | None = None) -> Parser:
     for name, summary in NOUNS.items():
         below = nouns.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         if noun in (None, name):
-            import_module(f"braidlog.cli.commands.{name.replace('-', '_')}").add_arguments(below)
+            module = _IN_PACKAGES.get(name) or f"braidlog.cli.commands.{name.replace('-', '_')}"
+            import_module(module).add_arguments(below)
     return parser
 
 

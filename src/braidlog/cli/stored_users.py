@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from random import SystemRandom
 from typing import Final, TypeVar
 
+from braidlog.cli.zookeeper_session import zookeeper_session, zookeeper_settings
 from braidlog.cluster import paths, records
 from braidlog.cluster.image import ClusterImage, user_entity
 from braidlog.cluster.registration import prepare_store
 from braidlog.cluster.store import CoordinationStore
-from braidlog.cluster.zookeeper.connection_settings import connection_settings
-from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
-from braidlog.config.broker import BrokerSettings
-from braidlog.config.sources import load_settings
 from braidlog.controller.direct_writes import DirectWrites
 from braidlog.controller.users.scram_credentials import MECHANISMS, ScramChange, UserChanges
 from braidlog.core.clock import SystemClock
-from braidlog.metrics import MetricsRegistry
 from braidlog.security import scram
 
 _SALT_BYTES: Final = 24
@@ -32,8 +27,7 @@ class StoredUsers:
 
     def __init__(self, connect: str, config: str | None) -> None:
         self._connect = connect
-        # Variables are those of a broker, which this is not.
-        self._settings: BrokerSettings = load_settings(config, {}).settings
+        self._settings = zookeeper_settings(config)
 
     def mechanisms_of(self, user: str) -> set[int]:
         """The mechanisms for which the user has a password, by the protocol's numbers."""
@@ -62,12 +56,4 @@ class StoredUsers:
         self._run(write)
 
     def _run(self, call: Callable[[CoordinationStore], Awaitable[T]]) -> T:
-        async def session() -> T:
-            settings = connection_settings(self._connect, self._settings)
-            store = await ZooKeeperStore(settings, SystemClock(), MetricsRegistry()).open_session()
-            try:
-                return await call(store)
-            finally:
-                await store.close()
-
-        return asyncio.run(session())
+        return zookeeper_session(self._connect, self._settings, call)

@@ -7,7 +7,8 @@ is hidden: answers (also refusals that depend on it) and watch events queue in z
     call -> check, apply -> staged -> [writer thread: append, fdatasync] -> watch events, then the answer
     read -> taken from the tree -----------------------------------------> answered in the same order
 
-Sessions live as long as the process: what an earlier process left behind is removed when the store opens.
+Sessions live as long as the process: what an earlier process left behind is removed when the store opens. Those that a
+`StoreServer` gives to other processes outlive this one: it opens the store with `keep_ephemerals` and resumes them.
 
 A full disk refuses changes, but not a start: what a starting broker changes (its registration, epochs) and what the
 last process left behind is then kept in memory, and written before anything else once there is room. Until then the
@@ -90,9 +91,14 @@ class EmbeddedStore:
         self._delivered = self._tree.zxid
 
     @classmethod
-    def open(cls, files: JournalFiles, clock: Clock, executor: Executor | None = None) -> EmbeddedStore:
+    def open(
+        cls, files: JournalFiles, clock: Clock, executor: Executor | None = None, *, keep_ephemerals: bool = False
+    ) -> EmbeddedStore:
+        """With `keep_ephemerals` it is the caller who resumes, and ends, the sessions that own some."""
         recovered = recover(files)
         tree = recovered.tree
+        if keep_ephemerals:
+            return cls(files, clock, recovered, executor)
         left_behind = [Delete(path) for paths in list(tree.ephemerals.values()) for path in paths]
         if not left_behind:
             return cls(files, clock, recovered, executor)
@@ -133,9 +139,18 @@ class EmbeddedStore:
 
     def connect(self) -> EmbeddedSession:
         self._last_session += 1
-        session = EmbeddedSession(self, self._last_session, self._clock.monotonic)
-        self._sessions[session.session_id] = session
+        return self.resume(self._last_session)
+
+    def resume(self, session_id: int) -> EmbeddedSession:
+        """A session that an earlier process has opened; its ephemerals are still there."""
+        session = EmbeddedSession(self, session_id, self._clock.monotonic)
+        self._sessions[session_id] = session
+        self._last_session = max(self._last_session, session_id)
         return session
+
+    async def write_beside(self, name: str, data: bytes) -> None:
+        """A small file of the same directory, durable on return; the writer thread alone touches the files."""
+        await asyncio.get_running_loop().run_in_executor(self._writer(), self._files.write_whole, name, data)
 
     async def open_session(self) -> EmbeddedSession:
         """`connect` as a `StoreClient` wants it."""
@@ -154,9 +169,9 @@ class EmbeddedStore:
         if paths and self._failure is None:
             await self.submit([Delete(path) for path in paths], session.session_id)
 
-    async def close(self) -> None:
+    async def close(self, *, end_sessions: bool = True) -> None:
         """End every session, replace a long journal by a snapshot for a quick next start, release the files."""
-        for session in list(self._sessions.values()):
+        for session in list(self._sessions.values()) if end_sessions else ():
             with suppress(StoreFailedError):  # whatever stays is removed when the store opens again
                 await session.close()
         while self._writing:

@@ -30,6 +30,8 @@ class BrokerInfo(NamedTuple):
     security_protocols: Mapping[str, str] = {}
     rack: str | None = None
     features: Mapping[str, tuple[int, int]] = {}
+    # The machine; known to the controller alone, which places replicas.
+    placement_host: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -75,6 +77,10 @@ class TopicImage(NamedTuple):
     @property
     def replication_factor(self) -> int:
         return len(self.partitions[0].replicas) if self.partitions else 0
+
+    @property
+    def reassigning(self) -> bool:
+        return any(info.reassigning for info in self.partitions)
 
 
 class ImageDelta(NamedTuple):

@@ -1,5 +1,8 @@
 """The embedded store's two file formats: the journal that changes are appended to, the snapshot that replaces it.
 
+The version is the end of the magic, which begins every frame and a snapshot. A later version keeps these heads, but its
+crc32 covers what comes before it in the head, too: so it is told from a torn tail, and refused before anything is cut.
+
 `journal-<first zxid>`: frames, one for each group commit, all numbers big-endian. A frame is written only after the
 one before it is durable, so a damaged frame is a torn tail if nothing sound follows it, else corruption.
 
@@ -32,10 +35,13 @@ from zlib import crc32
 
 from braidlog.cluster.store import PERSISTENT
 from braidlog.cluster.tree import Change, Transaction, Znode, ZnodeTree
-from braidlog.core.errors import BraidlogError
+from braidlog.core.errors import BraidlogError, NewerFormatError
 
 FRAME_MAGIC: Final = b"BLj1"
 SNAPSHOT_MAGIC: Final = b"BLsnap01"
+# What every version's magic begins with.
+_FRAME_KIND: Final = b"BLj"
+_SNAPSHOT_KIND: Final = b"BLsnap"
 
 _FRAME: Final = Struct(">4sII")
 _TRANSACTION: Final = Struct(">qqI")
@@ -90,7 +96,27 @@ def valid_length(name: str, journal: bytes) -> int:
                 f"from a backup; or keep a copy and cut it at byte {position} to go on without the later changes"
             )
         later = journal.find(FRAME_MAGIC, later + 1)
+    _refuse_newer_frame(name, journal, position)
     return position
+
+
+def _refuse_newer_frame(name: str, journal: bytes, position: int) -> None:
+    if len(journal) - position < _FRAME.size:
+        return
+    magic, length, checksum = _FRAME.unpack_from(journal, position)
+    body = journal[position + _FRAME.size : position + _FRAME.size + length]
+    if magic.startswith(_FRAME_KIND) and checksum == crc32(body, crc32(journal[position : position + 8])):
+        raise NewerFormatError(name, _version(magic, _FRAME_KIND), _version(FRAME_MAGIC, _FRAME_KIND))
+
+
+def _refuse_newer_snapshot(name: str, snapshot: bytes) -> None:
+    magic, checksum = snapshot[:8], snapshot[8:_SNAPSHOT_CRC_FROM]
+    if magic.startswith(_SNAPSHOT_KIND) and checksum == pack(">I", crc32(snapshot[_SNAPSHOT_CRC_FROM:], crc32(magic))):
+        raise NewerFormatError(name, _version(magic, _SNAPSHOT_KIND), _version(SNAPSHOT_MAGIC, _SNAPSHOT_KIND))
+
+
+def _version(magic: bytes, kind: bytes) -> str:
+    return magic.removeprefix(kind).decode("ascii", "replace").lstrip("0")
 
 
 def read_transactions(journal: bytes, end: int) -> Iterator[Transaction]:
@@ -147,6 +173,7 @@ def encode_snapshot(tree: ZnodeTree) -> bytes:
 
 
 def decode_snapshot(name: str, snapshot: bytes) -> ZnodeTree:
+    _refuse_newer_snapshot(name, snapshot)
     if len(snapshot) < _SNAPSHOT.size or not snapshot.startswith(SNAPSHOT_MAGIC):
         raise CorruptStoreError(f"{name}: not a snapshot of the embedded store; restore it from a backup")
     _, checksum, count, zxid, names_size = _SNAPSHOT.unpack_from(snapshot, 0)

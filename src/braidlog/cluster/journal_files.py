@@ -1,13 +1,25 @@
-"""The few file operations that the embedded store needs, as a port, and its adapter over a directory on disk."""
+"""The few file operations that the embedded store needs, as a port, and its adapter over a directory on disk.
+
+`braidlog-store.format`, one line, says which format the files have and which braidlog used them last:
+
+    {"version":1,"braidlog":"0.1.0"}
+
+A directory without it is of version 1. A later version is refused before any other file is opened.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from contextlib import suppress
 from typing import Final, Protocol
 
+from braidlog.core.errors import NewerFormatError, UserError, is_disk_full
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 
-class JournalFiles(Protocol):
+
+class ReadableFiles(Protocol):
     """Files of one directory by name. Calls block and come from one thread at a time."""
 
     def names(self) -> list[str]:
@@ -16,6 +28,8 @@ class JournalFiles(Protocol):
 
     def read(self, name: str) -> bytes: ...
 
+
+class JournalFiles(ReadableFiles, Protocol):
     def append(self, name: str, data: bytes) -> None:
         """Write at the end, creating the file; not durable before `sync`."""
         ...
@@ -39,6 +53,55 @@ class JournalFiles(Protocol):
 
 # The store may share a data directory with logs, where Kafka minds directories that are no partitions but not files.
 PREFIX: Final = "braidlog-store."
+FORMAT_VERSION: Final = 1
+_FORMAT: Final = "format"
+_LOCK: Final = "lock"
+# No files of the store's contents.
+_OTHERS: Final = frozenset((_FORMAT, _LOCK))
+
+_log = logging.getLogger("braidlog.cluster.store")
+
+
+def check_format(directory: str) -> bool:
+    """Raises where a newer braidlog has used the directory; whether this one was the last to use it."""
+    path = os.path.join(directory, PREFIX + _FORMAT)
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(4096))
+        version, written_by = found["version"], found["braidlog"]
+        if type(version) is not int or type(written_by) is not str:
+            raise TypeError
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path} does not say the format of the store: restore it from a backup") from None
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(path, str(version), str(FORMAT_VERSION), written_by)
+    return (version, written_by) == (FORMAT_VERSION, BRAIDLOG_VERSION)
+
+
+def store_file_names(directory: str) -> list[str]:
+    """The names of the store's contents, sorted; without the prefix."""
+    with os.scandir(directory) as entries:
+        # Files only: a topic may be called `braidlog-store.journal`, and its partitions are directories.
+        found = [entry.name for entry in entries if entry.name.startswith(PREFIX) and entry.is_file()]
+    names = (name.removeprefix(PREFIX) for name in found if not name.endswith((".tmp", ".lock")))
+    return sorted(name for name in names if name not in _OTHERS)
+
+
+class StoredFiles:
+    """The files of a store for reading, also while a broker uses it; no lock, and nothing is changed."""
+
+    def __init__(self, directory: str) -> None:
+        check_format(directory)
+        self._directory = directory
+
+    def names(self) -> list[str]:
+        return store_file_names(self._directory)
+
+    def read(self, name: str) -> bytes:
+        with open(os.path.join(self._directory, PREFIX + name), "rb", buffering=0) as file:
+            return file.readall()
 
 
 class OsJournalFiles:
@@ -51,11 +114,25 @@ class OsJournalFiles:
         self._appending = ""
         self._fd = -1
         self._is_new = False
+        try:
+            if not check_format(directory):
+                self._note_format()
+        except BaseException:
+            self.close()
+            raise
+
+    def _note_format(self) -> None:
+        try:
+            self.write_whole(_FORMAT, b'{"version":%d,"braidlog":"%s"}\n' % (FORMAT_VERSION, BRAIDLOG_VERSION.encode()))
+        except OSError as problem:
+            if not is_disk_full(problem):
+                raise
+            _log.warning("%s%s was not written: %s", PREFIX, _FORMAT, problem)
 
     def _lock(self) -> int:
         import fcntl
 
-        fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(self._path(_LOCK), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -64,10 +141,7 @@ class OsJournalFiles:
         return fd
 
     def names(self) -> list[str]:
-        with os.scandir(self._directory) as entries:
-            # Files only: a topic may be called `braidlog-store.journal`, and its partitions are directories.
-            found = [entry.name for entry in entries if entry.name.startswith(PREFIX) and entry.is_file()]
-        return sorted(name.removeprefix(PREFIX) for name in found if not name.endswith((".tmp", ".lock")))
+        return store_file_names(self._directory)
 
     def read(self, name: str) -> bytes:
         with open(self._path(name), "rb", buffering=0) as file:

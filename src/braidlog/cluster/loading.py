@@ -71,12 +71,13 @@ async def load(
         configs=LayeredMap(await load_configs(store, deleting)),
         partition_count=sum(len(topic.partitions) for topic in kept),
     )
+    # Also of topics that are to be deleted: those that are being reassigned are served until that is done.
     restarted = frozenset(
         where
-        for where, zxid in written.items()
-        if (info := image.partition(where)) is not None
-        and (leader := brokers.get(info.leader)) is not None
-        and leader.epoch > zxid
+        for topic in topics
+        for index, info in enumerate(topic.partitions)
+        if (leader := brokers.get(info.leader)) is not None
+        and leader.epoch > written.get(where := TopicPartition(topic.name, index), leader.epoch)
     )
     return Loaded(image, tuple(topic for topic in topics if topic.name in deleting), restarted)
 
@@ -101,6 +102,7 @@ async def load_brokers(
             security_protocols=record.security_protocols,
             rack=record.rack,
             features=record.features,
+            placement_host=record.placement_host,
         )
     return brokers
 
@@ -135,14 +137,15 @@ class InSyncReplica(NamedTuple):
 async def load_in_sync(store: CoordinationStore, broker: BrokerId) -> list[InSyncReplica]:
     """The replicas of this broker that are in sync, of partitions that have others.
 
-    Not of topics that are being deleted: their states stay as they were until all replicas are gone.
+    Not of topics that are being deleted: their states stay as they were until all replicas are gone. One whose
+    deletion waits for the end of a reassignment is served until then.
     """
     await store.sync()
     deleting = frozenset(await _children(store, paths.DELETE_TOPICS))
-    names = [name for name in await _children(store, paths.TOPICS) if name not in deleting]
     return [
         InSyncReplica(TopicPartition(topic.name, index), topic.topic_id, info.isr)
-        for topic in await load_topics(store, names)
+        for topic in await load_topics(store, await _children(store, paths.TOPICS))
+        if topic.name not in deleting or topic.reassigning
         for index, info in enumerate(topic.partitions)
         if broker in info.isr and len(info.replicas) > 1 and info.partition_epoch >= 0
     ]

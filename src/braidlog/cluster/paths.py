@@ -43,6 +43,15 @@ PREFIXED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 # The first part of a notification's name, in either directory.
 ACL_CHANGE: Final = "acl_changes_"
 
+# The outermost names of all of these: beside them a ZooKeeper may have nodes of other applications.
+ROOTS: Final = frozenset(
+    (
+        "admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch", "delegation_token",
+        "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended",
+        "kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification",
+    )
+)  # fmt: skip
+
 # Kafka keeps settings of groups in KRaft alone; here they lie where its other ones do.
 CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
 

@@ -32,6 +32,8 @@ PRODUCER_ID_BLOCK_SIZE: Final = 1000
 _LOG_DIR_FAILURE: Final = 1
 # Of a 32-bit number; Python refuses to convert thousands of them.
 _MOST_DIGITS: Final = 10
+# How a registration names the machine.
+_PLACEMENT_HOST: Final = "braidlog.host"
 _SURROGATE: Final = r"\\u[dD][89a-fA-F]"
 
 _scan = scanner.make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
@@ -52,6 +54,8 @@ class BrokerRecord(NamedTuple):
     features: Mapping[str, tuple[int, int]] = {}
     timestamp_ms: int = -1
     jmx_port: int = -1
+    # The machine, where several brokers may share one; `host` in the node is where the first listener is.
+    placement_host: str | None = None
 
 
 class TopicRecord(NamedTuple):
@@ -132,6 +136,9 @@ def encode_broker(record: BrokerRecord) -> bytes:
     }
     if record.rack is not None:
         content["rack"] = record.rack
+    if record.placement_host is not None:
+        # Kafka passes over what it does not know.
+        content[_PLACEMENT_HOST] = record.placement_host
     return write_json(content)
 
 
@@ -162,7 +169,16 @@ def decode_broker(path: str, data: bytes) -> BrokerRecord:
         raise BadRecordError(path, "timestamp is not a number") from None
     rack = content.get("rack")
     jmx_port = content.get("jmx_port", -1)
-    return BrokerRecord(endpoints, protocols, None if rack is None else str(rack), features, timestamp_ms, jmx_port)
+    placement_host = content.get(_PLACEMENT_HOST)
+    return BrokerRecord(
+        endpoints,
+        protocols,
+        None if rack is None else str(rack),
+        features,
+        timestamp_ms,
+        jmx_port,
+        None if placement_host is None else str(placement_host),
+    )
 
 
 def encode_topic(record: TopicRecord) -> bytes:

@@ -1,6 +1,7 @@
 """Reads the embedded store back from its files, and replaces the journal by a snapshot.
 
     open    newest snapshot, then every journal's transactions after its zxid; the last journal's torn tail is cut off
+    look    the same reading, which leaves the torn tail where it is
     fold    the same reading, written as a new snapshot; only then do the files that it replaces go
 
 Both see files alone, never the live tree, so folding can run in the writer thread while the loop changes the tree.
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from braidlog.cluster.journal import (
@@ -20,7 +22,7 @@ from braidlog.cluster.journal import (
     read_transactions,
     valid_length,
 )
-from braidlog.cluster.journal_files import JournalFiles
+from braidlog.cluster.journal_files import JournalFiles, ReadableFiles
 from braidlog.cluster.store import StoreError
 from braidlog.cluster.tree import ZnodeTree
 from braidlog.core.errors import is_disk_full
@@ -50,16 +52,29 @@ def snapshot_name(zxid: int) -> str:
 
 def recover(files: JournalFiles) -> Recovered:
     """Blocking. Raises CorruptStoreError rather than start with less than was acknowledged."""
+    with _uncollected():
+        return _recover(files, files)
+
+
+def look(files: ReadableFiles) -> ZnodeTree:
+    """Blocking. What a broker would find that started now; raises as `recover` does."""
+    with _uncollected():
+        return _recover(files, None).tree
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Tens of thousands of nodes that all stay: collecting meanwhile doubles the time."""
     collecting = gc.isenabled()
-    gc.disable()  # tens of thousands of nodes that all stay: collecting meanwhile doubles the time
+    gc.disable()
     try:
-        return _recover(files)
+        yield
     finally:
         if collecting:
             gc.enable()
 
 
-def _recover(files: JournalFiles) -> Recovered:
+def _recover(files: ReadableFiles, mended: JournalFiles | None) -> Recovered:
     names = files.names()
     snapshots = [name for name in names if name.startswith(SNAPSHOT)]
     journals = [name for name in names if name.startswith(JOURNAL) and not name.endswith(_TORN)]
@@ -76,7 +91,8 @@ def _recover(files: JournalFiles) -> Recovered:
         if end < len(content):
             if name != journals[-1]:
                 raise CorruptStoreError(f"{name}: damaged at byte {end}; restore the file from a backup")
-            _cut_tail(files, name, content, end)
+            if mended is not None:
+                _cut_tail(mended, name, content, end)
         journal, size = name, end
         try:
             for transaction in read_transactions(content, end):
@@ -106,9 +122,13 @@ def _cut_tail(files: JournalFiles, name: str, content: bytes, end: int) -> None:
 
 def take_snapshot(files: JournalFiles) -> Recovered:
     """Blocking. Replace snapshot and journals by one snapshot of what they say."""
-    before = _recover(files)
-    encoded = encode_snapshot(before.tree)
-    name = snapshot_name(before.tree.zxid)
+    return replace_by(files, _recover(files, files).tree)
+
+
+def replace_by(files: JournalFiles, tree: ZnodeTree) -> Recovered:
+    """Blocking. Have the files say this alone; its zxid is none of an earlier state of theirs."""
+    encoded = encode_snapshot(tree)
+    name = snapshot_name(tree.zxid)
     old = [file for file in files.names() if file.startswith((SNAPSHOT, JOURNAL)) and not file.endswith(_TORN)]
     files.write_whole(name, encoded)
     for file in old:
@@ -116,4 +136,4 @@ def take_snapshot(files: JournalFiles) -> Recovered:
             # What stays is older than the snapshot, and so read past.
             with suppress(OSError):
                 files.remove(file)
-    return Recovered(before.tree, journal_name(before.tree.zxid + 1), 0, len(encoded))
+    return Recovered(tree, journal_name(tree.zxid + 1), 0, len(encoded))

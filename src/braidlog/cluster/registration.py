@@ -18,6 +18,7 @@ from braidlog.cluster.store import (
     Create,
     NodeExistsError,
     NoNodeError,
+    Operation,
     UnknownOutcomeError,
     ensure_path,
 )
@@ -56,18 +57,37 @@ def _prefixes(path: str) -> list[str]:
     return ["/" + "/".join(names[:depth]) for depth in range(1, len(names) + 1)]
 
 
-async def cluster_id(store: CoordinationStore, new_id: Callable[[], bytes] = random_id) -> str:
-    """The id of the cluster behind this store, made up by the first broker that asks."""
+async def cluster_id(
+    store: CoordinationStore, new_id: Callable[[], bytes] = random_id, initial: Mapping[str, int] | None = None
+) -> str:
+    """The id of the cluster behind this store, made up by the first broker that asks.
+
+    Where that is this one, and no other broker is there, the ensemble is ours: the `initial` levels of features are
+    written together with the id, so that a broker that does not know them finds both or none.
+    """
     while True:
         try:
             node = await store.get(paths.CLUSTER_ID)
             return records.decode_cluster_id(paths.CLUSTER_ID, node.data)
         except NoNodeError:
             await ensure_path(store, paths.CLUSTER)
+        steps: list[Operation] = [Create(paths.CLUSTER_ID, records.encode_cluster_id(id_text(new_id())))]
+        if initial is not None and await _is_unused(store):
+            steps.append(Create(paths.FEATURE, records.encode_features(FeaturesRecord(True, initial))))
         try:
-            await store.create(paths.CLUSTER_ID, records.encode_cluster_id(id_text(new_id())))
+            await store.multi(steps)
         except (NodeExistsError, UnknownOutcomeError):
             await store.sync()
+
+
+async def _is_unused(store: CoordinationStore) -> bool:
+    """Whether no broker has been here: none has written features, and none is registered."""
+    if await store.exists(paths.FEATURE) is not None:
+        return False
+    try:
+        return not await store.children(paths.BROKER_IDS)
+    except NoNodeError:
+        return True
 
 
 async def finalized_features(

@@ -65,7 +65,8 @@ def parse_listeners(settings: BrokerSettings) -> Listeners:
 
 def shared_with_brokers(settings: BrokerSettings, listeners: Listeners) -> str | None:
     """What to say of a cluster whose brokers and clients use the same listener, where that lets clients do harm."""
-    if not settings.get_str("zookeeper.connect") or len(listeners.bound) > 1:
+    is_cluster = settings.get_str("zookeeper.connect") or settings.get_str("braidlog.store.socket")
+    if not is_cluster or len(listeners.bound) > 1:
         return None
     return (
         f"clients and brokers share the listener {listeners.inter_broker}: whoever reaches it can send what "

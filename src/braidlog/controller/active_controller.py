@@ -40,7 +40,7 @@ from braidlog.controller.broker_requests import parts, requests_of
 from braidlog.controller.deletion import DeletionInProgress
 from braidlog.controller.events import Decision, StoreEvent
 from braidlog.controller.fenced_store import FencedStore
-from braidlog.controller.gauges import ControllerState
+from braidlog.controller.gauges import ControllerState, ControllerStats
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.controller.queues import BrokerQueues
 from braidlog.controller.topic_deletions import TopicDeletions
@@ -94,6 +94,7 @@ class ActiveController:
         clock: Clock,
         connect: ConnectToBroker,
         on_lost: Callable[[Exception], None],
+        stats: ControllerStats,
     ) -> None:
         self.store = store
         self._fenced_store = fenced_store
@@ -102,9 +103,10 @@ class ActiveController:
         self._settings = settings
         self._clock = clock
         self._on_lost = on_lost
+        self._stats = stats
         self.state = ControllerState.IDLE
         self.tasks = Tasks("controller")
-        self._queues = BrokerQueues(connect, store.lease, self)
+        self.queues = BrokerQueues(connect, store.lease, self)
         self._queue: deque[Decision | StoreEvent] = deque()
         self._events: dict[str, StoreEvent] = {}
         self.deletions = TopicDeletions(self, broker_id)
@@ -188,7 +190,14 @@ class ActiveController:
         if not self.dropped:
             self.put(Decision(lambda context: (decide(context), None), state, None))
 
+    @property
+    def waiting(self) -> int:
+        """Decisions and events that are queued."""
+        return len(self._queue)
+
     def put(self, item: Decision | StoreEvent) -> None:
+        if item.queued_s is None:
+            item.queued_s = self._clock.monotonic()
         self._queue.append(item)
         self._idle.clear()
         self._wake.set()
@@ -212,12 +221,12 @@ class ActiveController:
         while not self.dropped:
             await self._idle.wait()
             await self._applied_here()
-            if self._idle.is_set() and not self._queues.size(self._broker_id):
+            if self._idle.is_set() and not self.queues.size(self._broker_id):
                 return
 
     async def _applied_here(self) -> None:
         applied = asyncio.Event()
-        self._queues.when_applied(self._broker_id, applied.set)
+        self.queues.when_applied(self._broker_id, applied.set)
         await applied.wait()
 
     async def _work(self) -> None:
@@ -240,15 +249,25 @@ class ActiveController:
         await self.deletions.retry_removal()
         first = self._queue[0]
         self.state = first.state
+        began = self._clock.monotonic()
         if isinstance(first, StoreEvent):
             self._queue.popleft()
             del self._events[first.name]
+            self._waited(first, began)
             await self._handle_event(first)
-            return
-        decisions: list[Decision] = []
-        while self._queue and isinstance(self._queue[0], Decision):
-            decisions.append(cast(Decision, self._queue.popleft()))
-        await self._handle_decisions(decisions)
+        else:
+            decisions: list[Decision] = []
+            while self._queue and isinstance(self._queue[0], Decision):
+                decisions.append(cast(Decision, self._queue.popleft()))
+            for each in decisions:
+                self._waited(each, began)
+            await self._handle_decisions(decisions)
+        self._stats.worked(first.state, self._clock.monotonic() - began)
+
+    def _waited(self, item: Decision | StoreEvent, until: float) -> None:
+        if item.queued_s is not None:
+            self._stats.queue_times.record((until - item.queued_s) * 1000)
+        item.queued_s = None
 
     async def _handle_event(self, event: StoreEvent) -> None:
         try:
@@ -262,13 +281,13 @@ class ActiveController:
             event.fail(as_protocol_error(problem))
             raise
         else:
-            self._queues.when_applied(self._broker_id, event.finish)
+            self.queues.when_applied(self._broker_id, event.finish)
 
     async def _handle_decisions(self, decisions: list[Decision]) -> None:
         try:
             for decision, plan, result in await self._decide_and_commit(decisions):
                 await self.apply(plan)
-                self._queues.when_applied(self._broker_id, partial(decision.succeed, result))
+                self.queues.when_applied(self._broker_id, partial(decision.succeed, result))
         except (StoreError, StoreFailedError) as problem:
             # Refused, or no room: nothing has changed.
             for decision in decisions:
@@ -375,13 +394,15 @@ class ActiveController:
     async def apply(self, plan: Plan) -> None:
         """The change counts at once; of many partitions brokers are told some at a time. Only one plan is applied at
         a time, so what follows from the next one is told after this."""
+        before = self._context.image
         context = self._context = self._context.after(plan)
         if plan.delta.brokers is not None:
-            self._queues.follow(context.image.brokers)
+            self.queues.follow(context.image.brokers)
         time_slice = TimeSlice()
         for batch in plan.requests:
             for part in parts(batch):
-                self._queues.send(requests_of(context, self._broker_id, part))
+                self._stats.elected(before, context.image, [role.where for role in part.roles])
+                self.queues.send(requests_of(context, self._broker_id, part))
                 await time_slice.yield_if_over()
                 if self.dropped:
                     raise NotControllerError("this broker is not the controller any more")
@@ -394,7 +415,7 @@ class ActiveController:
     def load(self, image: ClusterImage) -> None:
         """What a takeover read: nothing is told of it yet."""
         self._context = self._context._replace(image=image)
-        self._queues.follow(image.brokers)
+        self.queues.follow(image.brokers)
 
     async def refresh(self, refusal: StoreError) -> None:
         """Read the topic whose node was not what we knew."""
@@ -433,7 +454,7 @@ class ActiveController:
             return
         self.dropped = True
         self._fenced_store.revoke()
-        self._queues.drop()
+        self.queues.drop()
         error = NotControllerError("this broker is not the controller any more")
         for item in self._queue:
             item.fail(error)
@@ -456,7 +477,7 @@ class ActiveController:
         await self.close()
 
     async def close(self) -> None:
-        await self._queues.close()
+        await self.queues.close()
         await self.tasks.close()
 
 

@@ -224,7 +224,8 @@ def _without(context: ControllerContext, broker: BrokerId, topics: Sequence[str]
             else:
                 leader, isr = before.leader, before.isr
                 followed.append(where)
-            staying = tuple(each for each in isr if each not in context.shutting_down)
+            # A leader stays in sync, also where it is about to shut down, too: it leads what it got since it asked.
+            staying = tuple(each for each in isr if each == leader or each not in context.shutting_down)
             if leader != before.leader or (staying and staying != before.isr):
                 after = with_leader(context, before, leader, staying or before.isr)
                 changes.setdefault(topic.name, {})[index] = after

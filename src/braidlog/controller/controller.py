@@ -27,7 +27,9 @@ from braidlog.cluster.producer_id_manager import claim_block
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.cluster.store import (
     CoordinationStore,
+    Create,
     SessionExpiredError,
+    SetData,
     StoreConnectionError,
     StoreError,
     StoreFailedError,
@@ -37,9 +39,9 @@ from braidlog.config.broker import BrokerSettings
 from braidlog.controller import brokers, elections, reassignments, topics
 from braidlog.controller.active_controller import ActiveController, as_protocol_error, slices, take_decision
 from braidlog.controller.fenced_store import FencedStore
-from braidlog.controller.gauges import ControllerGauges, ControllerState
+from braidlog.controller.gauges import ControllerGauges, ControllerState, ControllerStats
 from braidlog.controller.partitions import UNCLEAN
-from braidlog.controller.plan import ControllerContext, Plan
+from braidlog.controller.plan import ControllerContext, Plan, Step
 from braidlog.controller.requests import (
     AlterPartitionResult,
     DeletedTopicResult,
@@ -58,7 +60,13 @@ from braidlog.controller.requests import (
 from braidlog.controller.store_events import StoreEvents
 from braidlog.core.clock import Clock
 from braidlog.core.ids import random_id
-from braidlog.core.protocol_errors import NotControllerError, ProtocolError, StaleControllerEpochError
+from braidlog.core.protocol_errors import (
+    FeatureUpdateFailedError,
+    NotControllerError,
+    ProtocolError,
+    StaleControllerEpochError,
+    UnknownServerError,
+)
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, TopicPartition
 
@@ -109,6 +117,8 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopped = False
         self._retry_s = _FIRST_ELECTION_RETRY_S
+        # Counted over all its terms.
+        self.stats = ControllerStats()
         self.gauges = ControllerGauges(
             lambda: self._active.context if self._active is not None and self._in_office else None,
             lambda: ControllerState.IDLE if self._active is None else self._active.state,
@@ -123,6 +133,21 @@ class Controller:
     def image(self) -> ClusterImage:
         """What the controller knows; empty on a broker that is not the controller."""
         return self._active.context.image if self._active is not None and self._in_office else ClusterImage()
+
+    # What waits here: events, requests to each broker, and for how long a broker is not reached; nothing off the
+    # controller.
+
+    @property
+    def waiting_events(self) -> int:
+        return self._active.waiting if self._active is not None else 0
+
+    @property
+    def waiting_requests(self) -> dict[BrokerId, int]:
+        return self._active.queues.sizes() if self._active is not None else {}
+
+    @property
+    def unreachable_s(self) -> dict[BrokerId, float]:
+        return self._active.queues.unreachable_s() if self._active is not None else {}
 
     # -- election --
 
@@ -228,10 +253,11 @@ class Controller:
         context = ControllerContext(ClusterImage(), fenced_store.epoch, self._settings(), self._rng, self._new_id)
         active = ActiveController(
             store, fenced_store, self._broker_id, context, self._settings, self._clock, self._connect,
-            lambda problem: self._lost(active, problem),
+            lambda problem: self._lost(active, problem), self.stats,
         )  # fmt: skip
         events = StoreEvents(active)
         self._active, self._events = active, events
+        began = self._clock.monotonic()
         try:
             await events.take_over(self._bump_leader_epochs, self._bump_restarted)
             if active.dropped:
@@ -241,6 +267,7 @@ class Controller:
             with suppress(StoreError, StoreConnectionError, SessionExpiredError, NotControllerError, StoreFailedError):
                 await active.give_up()
             raise
+        self.stats.worked(ControllerState.CONTROLLER_CHANGE, self._clock.monotonic() - began)
         self._in_office = True
         self._bump_leader_epochs = False
         active.start()
@@ -409,6 +436,15 @@ class Controller:
         except (StoreError, StoreConnectionError, SessionExpiredError, StoreFailedError) as problem:
             # A block whose answer was lost is skipped for good: no id is given twice.
             raise as_protocol_error(problem) from problem
+
+    async def write_features(self, data: bytes, version: int | None) -> None:
+        """Replace `/feature`, which had this version; None where there was none. Raises FeatureUpdateFailedError where
+        another has changed it since."""
+        step: Step = Create(paths.FEATURE, data) if version is None else SetData(paths.FEATURE, data, version)
+        try:
+            await self._require().ask(lambda context: (Plan([step]), None), ControllerState.UPDATE_FEATURES)
+        except UnknownServerError as problem:
+            raise FeatureUpdateFailedError(f"/feature could not be written, try again: {problem.message}") from problem
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> Sequence[TopicPartition]:
         """Moves leaders away from the broker; gives the partitions that it leads still."""

@@ -39,7 +39,7 @@ class DeletionInProgress(Exception):
 def begin(context: ControllerContext, topics: Sequence[TopicImage], *, mark: bool) -> Plan:
     """`mark` writes the marks; without it they are there already."""
     marks = [Put(paths.deleted_topic(topic.name)) for topic in topics] if mark else []
-    begun = [topic for topic in topics if not any(info.reassigning for info in topic.partitions)]
+    begun = [topic for topic in topics if not topic.reassigning]
     deletions: dict[str, Deletion] = {topic.name: Deletion(topic, begun=False) for topic in topics}
     stops: list[Stop] = []
     for topic in begun:
@@ -124,7 +124,7 @@ def resume(context: ControllerContext) -> Plan:
         for name, deletion in context.deletions.items()
         if not deletion.begun and (topic := context.image.topic(name)) is not None
     ]
-    ready = [topic for topic in waiting if not any(info.reassigning for info in topic.partitions)]
+    ready = [topic for topic in waiting if not topic.reassigning]
     begun = begin(context, ready, mark=False) if ready else Plan()
     deletions: dict[str, Deletion | None] = dict(begun.deletions or {})
     stops: list[Stop] = []

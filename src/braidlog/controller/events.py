@@ -13,7 +13,7 @@ from braidlog.controller.plan import ControllerContext, Plan
 class Decision:
     """A request or a response: decided on what is known, without reading the store."""
 
-    __slots__ = ("answer", "decide", "partitions", "patient", "state")
+    __slots__ = ("answer", "decide", "partitions", "patient", "queued_s", "state")
 
     def __init__(
         self,
@@ -28,6 +28,8 @@ class Decision:
         self.state = state
         self.answer = answer
         self.patient = True
+        # When it was queued first.
+        self.queued_s: float | None = None
 
     @property
     def done(self) -> bool:
@@ -45,7 +47,7 @@ class Decision:
 class StoreEvent:
     """Something in the store changed: read it, then decide. Queued once, however often it is heard of."""
 
-    __slots__ = ("answers", "attempts", "name", "read", "state")
+    __slots__ = ("answers", "attempts", "name", "queued_s", "read", "state")
 
     def __init__(self, name: str, read: Callable[[], Awaitable[None]], state: ControllerState) -> None:
         self.name = name
@@ -53,6 +55,7 @@ class StoreEvent:
         self.state = state
         self.attempts = 0
         self.answers: list[asyncio.Future[None]] = []
+        self.queued_s: float | None = None
 
     def finish(self) -> None:
         for answer in self.answers:

@@ -3,11 +3,15 @@
 Leaders go round the brokers from a random start; the followers of a partition sit `shift` further on, and the shift
 grows with every round, so that brokers do not always follow the same leader. With racks, the brokers are lined up
 one rack after the other, and no rack or broker comes twice in a partition before every one of them came once.
+
+Brokers may share a machine (`braidlog serve --workers`). Then no machine comes twice in a partition before every one of
+them came once; where there are racks, a machine that has no replica comes before a rack that has none.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from braidlog.cluster.image import BrokerInfo
@@ -19,18 +23,26 @@ def racks_of(brokers: Mapping[BrokerId, BrokerInfo]) -> dict[int, str | None]:
     return {each: brokers[each].rack for each in sorted(brokers)}
 
 
+def shared_hosts(brokers: Mapping[BrokerId, BrokerInfo]) -> dict[int, str] | None:
+    """The machine of every broker, if some share one; who does not say has one of its own."""
+    hosts: dict[int, str] = {each: brokers[each].placement_host or f"broker {each}" for each in sorted(brokers)}
+    return hosts if 1 < len(set(hosts.values())) < len(hosts) else None
+
+
 def assign(
     partitions: int,
     replication_factor: int,
     racks: Mapping[int, str | None],
     rng: random.Random,
     *,
+    hosts: Mapping[int, str] | None = None,
     first_partition: int = 0,
     leader_of_first: int | None = None,
 ) -> list[tuple[int, ...]]:
     """Replicas, leader first, of `partitions` partitions numbered from `first_partition`.
 
-    `racks` has every live broker. To continue an existing topic's round, name the leader of its partition 0.
+    `racks` has every live broker, and so has `hosts` where some share a machine. To continue an existing topic's
+    round, name the leader of its partition 0.
     """
     if replication_factor > len(racks):
         raise InvalidReplicationFactorError(
@@ -38,6 +50,9 @@ def assign(
             f"{'is' if len(racks) == 1 else 'are'} registered: ask for at most {len(racks)}, or start more brokers"
         )
     known = {each: rack for each, rack in racks.items() if rack is not None}
+    if hosts is not None and len(known) < len(racks):
+        # Without racks, machines are what replicas are spread over.
+        known, hosts = dict(hosts), None
     line = _rack_alternated(known) if known and len(known) == len(racks) else sorted(racks)
     if leader_of_first is None:
         start, shift = rng.randrange(len(line)), rng.randrange(len(line))
@@ -53,7 +68,9 @@ def assign(
         leader = (partition + start) % len(line)
         order = _followers(leader, shift * stride, len(line))
         replicas = [line[leader]]
-        if rack_aware:
+        if rack_aware and hosts is not None:
+            _fill_by_host(replicas, [line[place] for place in order], replication_factor, known, hosts)
+        elif rack_aware:
             _fill_by_rack(replicas, [line[place] for place in order], replication_factor, known)
         else:
             replicas += [line[place] for place in order[: replication_factor - 1]]
@@ -90,6 +107,19 @@ def _fill_by_rack(replicas: list[int], candidates: list[int], wanted: int, racks
             continue
         replicas.append(chosen)
         covered.add(racks[chosen])
+
+
+def _fill_by_host(
+    replicas: list[int], candidates: list[int], wanted: int, racks: Mapping[int, str], hosts: Mapping[int, str]
+) -> None:
+    """As `_fill_by_rack`, but for the machines: one with fewer replicas comes first, then a rack with fewer."""
+    left = list(candidates)
+    while len(replicas) < wanted:
+        on_host = Counter(hosts[each] for each in replicas)
+        in_rack = Counter(racks[each] for each in replicas)
+        chosen = min(left, key=lambda each: (on_host[hosts[each]], in_rack[racks[each]]))
+        left.remove(chosen)
+        replicas.append(chosen)
 
 
 def check_replicas(replicas: Sequence[int], alive: Mapping[BrokerId, BrokerInfo], where: str) -> None:

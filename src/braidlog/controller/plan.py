@@ -153,7 +153,10 @@ def initial_states(
 
 
 def initial_state(replicas: Sequence[int], alive: Sequence[int], controller_epoch: int) -> PartitionInfo:
-    """How a partition starts: the first live replica leads, all live ones are in sync, as all are empty."""
+    """How a partition starts: the first live replica leads, all live ones are in sync, as all are empty.
+
+    Where none is among `alive`, all are taken for it.
+    """
     everyone = tuple(BrokerId(each) for each in replicas)
     live = tuple(each for each in everyone if each in alive) or everyone
     return PartitionInfo(

@@ -50,6 +50,8 @@ class _BrokerQueue:
         # What to call once the request with this number is answered.
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
         self._broken = False
+        # Since when the broker is not reached, on the loop's clock; None while it is.
+        self.unreachable_since: float | None = None
         self.use(broker, channel)
 
     def __len__(self) -> int:
@@ -97,11 +99,18 @@ class _BrokerQueue:
         self._broken = False
         try:
             await self.channel.reach()
+            self.unreachable_since = None
         except ConnectionRefused:
+            self._not_reached()
             listener.refused(self.broker)
         except ClientError as problem:
+            self._not_reached()
             # It may be alive behind a network that is not: its session tells.
             _log.debug("broker %d is not reached: %s", self.broker.id, problem)
+
+    def _not_reached(self) -> None:
+        if self.unreachable_since is None:
+            self.unreachable_since = asyncio.get_running_loop().time()
 
     async def _send(self, request: ControlRequest, listener: ResponseListener) -> ControlResponse:
         wait_s = 0.0
@@ -109,8 +118,12 @@ class _BrokerQueue:
         while True:
             try:
                 self._lease.check()
-                return await self.channel.send(request)
+                response = await self.channel.send(request)
+                self.unreachable_since = None
+                return response
             except (ClientError, StoreUnavailableError) as problem:
+                if isinstance(problem, ClientError):
+                    self._not_reached()
                 level = logging.DEBUG if wait_s else logging.WARNING
                 _log.log(level, "broker %d was not told yet, it is tried again: %s", self.broker.id, problem)
                 if isinstance(problem, ConnectionRefused) and not refused:
@@ -172,6 +185,17 @@ class BrokerQueues:
     def size(self, broker_id: BrokerId) -> int:
         found = self._queues.get(broker_id)
         return 0 if found is None else len(found[0])
+
+    def sizes(self) -> dict[BrokerId, int]:
+        return {broker_id: len(queue) for broker_id, (queue, _) in self._queues.items()}
+
+    def unreachable_s(self) -> dict[BrokerId, float]:
+        """For how long each broker has not been reached; 0 for those that are."""
+        found: dict[BrokerId, float] = {}
+        for broker_id, (queue, _) in self._queues.items():
+            since = queue.unreachable_since
+            found[broker_id] = 0.0 if since is None else asyncio.get_running_loop().time() - since
+        return found
 
     def drop(self) -> None:
         for broker_id in list(self._queues):

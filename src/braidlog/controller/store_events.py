@@ -69,7 +69,7 @@ class StoreEvents:
         loaded = await loading.load(store, self.brokers_changed, self.brokers_changed)
         enabled = self._context.settings.get_bool("delete.topic.enable")
         # A topic that is being reassigned is served until that is done; so are all that may not be deleted.
-        kept = [topic for topic in loaded.deleting if not enabled or any(info.reassigning for info in topic.partitions)]
+        kept = [topic for topic in loaded.deleting if not enabled or topic.reassigning]
         image = loaded.image.apply(ImageDelta(topics_created=tuple(kept)))
         active.load(image)
         await self._watch_topics([*image.topics, *(topic.name for topic in loaded.deleting)])

@@ -12,7 +12,7 @@ from braidlog.cluster.store import Create, SetData
 from braidlog.config.topic import validate_overrides
 from braidlog.config.topic_names import validate_name
 from braidlog.controller import deletion
-from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of
+from braidlog.controller.placement import assign, check_assignments, check_replicas, racks_of, shared_hosts
 from braidlog.controller.plan import (
     ControllerContext,
     Plan,
@@ -50,7 +50,7 @@ from braidlog.core.protocol_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from braidlog.core.types import TopicPartition
+from braidlog.core.types import BrokerId, TopicPartition
 
 # What one request may create, as in KRaft: a number typed wrong must not take the broker's memory.
 MOST_NEW_PARTITIONS: Final = 10_000
@@ -145,10 +145,14 @@ def _new_topic(context: ControllerContext, request: NewTopic) -> TopicImage:
         assignment = [request.assignments[index] for index in range(len(request.assignments))]
     else:
         assignment = _placed(context, request.partitions, request.replication_factor)
-    alive = list(image.brokers)
-    partitions = initial_states(assignment, alive, context.controller_epoch)
+    partitions = initial_states(assignment, _staying(context), context.controller_epoch)
     topic_id = context.new_id() if request.topic_id == ZERO_ID else request.topic_id
     return TopicImage(request.name, topic_id, partitions)
+
+
+def _staying(context: ControllerContext) -> list[BrokerId]:
+    """One that shuts down would have to hand over at once what it gets to lead."""
+    return [each for each in context.image.brokers if each not in context.shutting_down]
 
 
 def _check_deletion(context: ControllerContext, name: str) -> None:
@@ -192,7 +196,8 @@ def _placed(context: ControllerContext, partitions: int, replication_factor: int
             f"a partition has at least one replica, not {replication_factor}; "
             "-1 takes the broker's default.replication.factor"
         )
-    return assign(partitions, replication_factor, racks_of(context.image.brokers), context.rng)
+    brokers = context.image.brokers
+    return assign(partitions, replication_factor, racks_of(brokers), context.rng, hosts=shared_hosts(brokers))
 
 
 def _overrides(context: ControllerContext, request: NewTopic) -> dict[str, str]:
@@ -262,13 +267,13 @@ def _grown(context: ControllerContext, request: NewPartitions, already: int) -> 
             topic.replication_factor,
             racks_of(image.brokers),
             context.rng,
+            hosts=shared_hosts(image.brokers),
             first_partition=have,
             leader_of_first=topic.partitions[0].replicas[0],
         )
     else:
         assignment = _checked_additions(context, topic, request.assignments, added)
-    alive = list(image.brokers)
-    new = initial_states(assignment, alive, context.controller_epoch)
+    new = initial_states(assignment, _staying(context), context.controller_epoch)
     return topic, TopicImage(topic.name, topic.topic_id, topic.partitions + new, topic.version + 1)
 
 

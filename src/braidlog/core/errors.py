@@ -13,6 +13,18 @@ class UserError(BraidlogError):
     """Something a person asked for cannot be done; the message says what to do instead, a line for each thing."""
 
 
+class NewerFormatError(UserError):
+    """A file of a later format than this version reads: it is left as it is, and nothing starts on it."""
+
+    def __init__(self, path: str, found: str, known: str, written_by: str | None = None) -> None:
+        by = "a newer braidlog" if written_by is None else f"braidlog {written_by}"
+        super().__init__(
+            f"{path}: format {found} was written by {by}, and this one reads up to {known}; start that one again, or "
+            "restore a backup from before the upgrade"
+        )
+        self.path = path
+
+
 class StorageFault(BraidlogError):
     """A data directory failed: it goes offline, clients get KAFKA_STORAGE_ERROR, the rest keeps serving."""
 

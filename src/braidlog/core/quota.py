@@ -83,6 +83,14 @@ class SampledRate:
         window_ms = self.window_ms(now_ms)
         return sum(sample.value for sample in self._samples) * 1000.0 / window_ms
 
+    def per_second_since_first(self, now_ms: int) -> float:
+        """Over the time since the oldest sample began, at least that of one sample: how replication is measured."""
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        elapsed_ms = max(now_ms - self._samples[0].start_ms, self._window.sample_ms)
+        return sum(sample.value for sample in self._samples) * 1000.0 / elapsed_ms
+
     def throttle_ms(self, quota: float, now_ms: int) -> int:
         """How long nothing may come until the rate is down at the quota; 0 where it is not above."""
         observed = self.per_second(now_ms)

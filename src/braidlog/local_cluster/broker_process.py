@@ -32,12 +32,15 @@ class BrokerFailed(Exception):
 
 
 class BrokerProcess:
-    """`log_path` takes what the broker says on standard error, over all of its lives."""
+    """`log_path` takes what the broker says on standard error, over all of its lives.
+
+    `prefix` comes before the command from the next start on: another network, another braidlog's environment.
+    """
 
     def __init__(self, log_path: Path, name: str = "braidlog broker", prefix: Sequence[str] = ()) -> None:
         self.log_path = log_path
         self._name = name
-        self._prefix = prefix
+        self.prefix = prefix
         self._child: subprocess.Popen[bytes] | None = None
         self._said = b""
         self._log_starts = 0
@@ -77,7 +80,7 @@ class BrokerProcess:
         with self.log_path.open("ab") as log:
             self._log_starts = log.tell()
             self._child = subprocess.Popen(
-                [*self._prefix, sys.executable, "-m", "braidlog", "serve", "--until-eof", *arguments],
+                [*self.prefix, sys.executable, "-m", "braidlog", "serve", "--until-eof", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

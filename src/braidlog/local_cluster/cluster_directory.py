@@ -1,7 +1,8 @@
 """The directory of a cluster on this machine: whose it is, what lies where, and that one program at a time uses it.
 
 ```
-cluster.json              the ZooKeeper that it belongs to, or that it has its own, and how many brokers it has
+cluster.json              the ZooKeeper that it belongs to, or that it has its own, and how many brokers it has;
+                          "version" is the format of the directory, "braidlog" who wrote it last
 lock                      held by `braidlog cluster up` and by its brokers; has the pid of the former
 zookeeper/1/              zoo.cfg, data and log of a ZooKeeper of its own
 broker-0.properties       what broker 0 is started with: `braidlog serve --config broker-0.properties`
@@ -12,23 +13,21 @@ broker-0.pid              its process id, while it runs
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from braidlog.core.errors import UserError
+from braidlog.core.errors import NewerFormatError, UserError
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
+from braidlog.local_cluster.run_lock import RunLock
 
 DEFAULT_BROKERS: Final = 3
 
 _STATE: Final = "cluster.json"
+_VERSION: Final = 1
 _LOCK: Final = "lock"
-# Brokers whose parent was killed stop by themselves, each in its time.
-_PATIENCE_S: Final = 60.0
-_POLL_S: Final = 0.05
 
 
 class ClusterDirectory:
@@ -42,41 +41,22 @@ class ClusterDirectory:
         _refuse_other_files(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self.lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = RunLock(path, _LOCK, "braidlog cluster up", say)
         except OSError as problem:
             raise UserError(f"cannot use {path} for a cluster: {problem.strerror}") from problem
         try:
-            self._take_lock(say)
             self.zookeeper, self.brokers = self._recorded(zookeeper)
         except BaseException:
             self.close()
             raise
 
+    @property
+    def lock(self) -> int:
+        """The descriptor that brokers hold, too."""
+        return self._lock.descriptor
+
     def close(self) -> None:
-        os.close(self.lock)
-
-    def _take_lock(self, say: Callable[[str], None]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        waits = False
-        while not self._try_lock():
-            owner = os.pread(self.lock, 32, 0).decode(errors="replace").strip()
-            if owner.isdecimal() and _is_alive(int(owner)):
-                raise UserError(f"{self.path} is in use by another `braidlog cluster up`, pid {owner}: stop that first")
-            if time.monotonic() > deadline:
-                raise UserError(f"brokers of an earlier run still use {self.path}: end them first")
-            if not waits:
-                say("brokers of an earlier run, which was killed, are still stopping: waiting for them")
-                waits = True
-            time.sleep(_POLL_S)
-        os.ftruncate(self.lock, 0)
-        os.pwrite(self.lock, f"{os.getpid()}\n".encode(), 0)
-
-    def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        self._lock.close()
 
     def _recorded(self, zookeeper: str | None) -> tuple[str | None, int]:
         state = _state(self.path / _STATE)
@@ -95,7 +75,13 @@ class ClusterDirectory:
         """Remember what the cluster is, before anything of it starts."""
         self.brokers = max(self.brokers, brokers)
         new = self.path / f"{_STATE}.new"
-        new.write_text(json.dumps({"zookeeper": self.zookeeper, "brokers": self.brokers}) + "\n")
+        state = {
+            "version": _VERSION,
+            "braidlog": BRAIDLOG_VERSION,
+            "zookeeper": self.zookeeper,
+            "brokers": self.brokers,
+        }
+        new.write_text(json.dumps(state) + "\n")
         new.replace(self.path / _STATE)
 
     @property
@@ -143,23 +129,17 @@ def _refuse_other_files(path: Path) -> None:
 def _state(file: Path) -> dict[str, Any] | None:
     try:
         state = json.loads(file.read_text())
+        # A directory from before there were versions is of the first one.
+        version = state.get("version", _VERSION)
+        if type(version) is int and version > _VERSION:
+            raise NewerFormatError(str(file), str(version), str(_VERSION), state.get("braidlog"))
         if isinstance(state["zookeeper"], str | None) and isinstance(state["brokers"], int):
             return dict(state)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UserError(f"{file} cannot be read: choose another --data, or remove that directory with all its data")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _escaped(value: str) -> str:

@@ -5,18 +5,20 @@
     session epoch 0     a full request: every partition is named
     session epoch n     only those whose position has changed since, and those that are no longer fetched
 
-A request costs what has changed, not what is followed.
+A request costs what has changed, not what is followed. Replicas that are throttled (KIP-73) take turns with what the
+rate allows, unless they are in sync: the others are held, which is to be left out of the session.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NONE, FetchSessionIdNotFoundError
+from braidlog.core.replication_quota import UNLIMITED
 from braidlog.core.types import TopicPartition
 from braidlog.replication.follower import PartitionFetchState
 
@@ -65,6 +67,8 @@ class Fetcher:
         # To be named in the next request of a session.
         self._changed: dict[PartitionFetchState, None] = {}
         self._delayed: list[tuple[float, int, PartitionFetchState]] = []
+        # Those that the topic's settings say are throttled, in the order of their turns.
+        self._throttled: dict[TopicPartition, PartitionFetchState] = {}
         self._numbers = itertools.count()
         # Topics that came from a controller which gives none.
         self._without_id = 0
@@ -101,6 +105,8 @@ class Fetcher:
         else:
             self._by_id.setdefault(state.topic_id, {})[state.key.partition] = state
         self._truncating[state.key] = state
+        if state.partition.follower_throttled:
+            self._throttled[state.key] = state
 
     def remove(self, key: TopicPartition) -> PartitionFetchState | None:
         state = self.partitions.pop(key, None)
@@ -113,6 +119,7 @@ class Fetcher:
         else:
             _remove_from(self._by_id, state.topic_id, key.partition)
         self._truncating.pop(key, None)
+        self._throttled.pop(key, None)
         self._leave_session(state)
         return state
 
@@ -141,8 +148,52 @@ class Fetcher:
 
     def moved(self, state: PartitionFetchState) -> None:
         """Its position is another one than the leader was told."""
-        if state.is_followed and state.retry_at == 0.0:
+        if state.is_followed and state.retry_at == 0.0 and not state.is_held:
             self._changed[state] = None
+
+    # Throttles
+
+    def throttle_changed(self, key: TopicPartition) -> None:
+        """The topic's settings say of this replica whether it is throttled."""
+        state = self.partitions.get(key)
+        if state is None:
+            return
+        if state.partition.follower_throttled:
+            self._throttled.setdefault(key, state)
+        elif self._throttled.pop(key, None) is not None:
+            self._release(state, UNLIMITED)
+
+    @property
+    def has_throttled(self) -> bool:
+        return bool(self._throttled)
+
+    @property
+    def has_held(self) -> bool:
+        return any(state.is_held for state in self._throttled.values())
+
+    def share_out(self, allowance: int, most: int, is_in_sync: Callable[[PartitionFetchState], bool]) -> None:
+        """Before a request: throttled replicas ask for `most` each until the allowance is used up, the rest is held."""
+        for state in list(self._throttled.values()):
+            if is_in_sync(state):
+                self._release(state, UNLIMITED)
+            elif allowance > 0:
+                share = min(allowance, most)
+                allowance -= share
+                self._release(state, share)
+                # The next time the others come first.
+                del self._throttled[state.key]
+                self._throttled[state.key] = state
+            elif not state.is_held:
+                state.is_held = True
+                self._leave_session(state)
+
+    def _release(self, state: PartitionFetchState, max_bytes: int) -> None:
+        if not state.is_held and state.max_bytes == max_bytes:
+            return
+        state.is_held = False
+        state.max_bytes = max_bytes
+        if not state.is_truncating:
+            self.moved(state)
 
     # Failures
 
@@ -162,7 +213,7 @@ class Fetcher:
             if state.is_followed and state.retry_at == at:
                 state.retry_at = 0.0
                 if not state.is_truncating:
-                    self._changed[state] = None
+                    self.moved(state)
 
     @property
     def retries_at(self) -> float | None:
@@ -193,7 +244,9 @@ class Fetcher:
             self._epoch = FULL
         if self._epoch == FULL:
             self._changed = {
-                each: None for each in self.partitions.values() if not each.is_truncating and each.retry_at == 0.0
+                each: None
+                for each in self.partitions.values()
+                if not each.is_truncating and each.retry_at == 0.0 and not each.is_held
             }
             self._session_number += 1
             self._in_session = {}

@@ -14,6 +14,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from braidlog.core.replication_quota import UNLIMITED
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
 from braidlog.replication.partition import Partition
@@ -47,11 +48,14 @@ class PartitionFetchState:
     __slots__ = (
         "asked_offset",
         "failures",
+        "has_caught_up",
         "is_followed",
+        "is_held",
         "is_truncating",
         "key",
         "lag",
         "leader_epoch",
+        "max_bytes",
         "partition",
         "retry_at",
         "session_number",
@@ -80,6 +84,12 @@ class PartitionFetchState:
         self.failures = 0
         # Committed records that are not here yet, as of the last answer.
         self.lag = 0
+        # Whether the last answer left none.
+        self.has_caught_up = False
+        # Left out of requests, since the throttle of followers is exceeded.
+        self.is_held = False
+        # The most that a request asks for; a throttle may make it less.
+        self.max_bytes = UNLIMITED
         # Offsets that checkpoints speak of are gone: they are to be written before anything is appended.
         self.truncated_below_checkpoint = False
 
@@ -140,7 +150,10 @@ class PartitionFetchState:
                 if info.rolled:
                     rolled_at = info.first_offset
         self.partition.context.bytes_in += size
+        if self.partition.is_adding:
+            self.partition.context.reassignment_bytes_in += size
         self.lag = max(0, leader_high_watermark - followed.log_end_offset)
+        self.has_caught_up = self.lag == 0
         # It never goes back, also where a new leader does not know yet how far the last one had come.
         if followed.advance_high_watermark(leader_high_watermark):
             self.partition.wake_readers()

@@ -3,12 +3,16 @@
 A target is dirty as long as its follower lacks something of it: records, the high watermark, the log start, or an
 answer other than an error. Only an append, or a new leader epoch, wakes a fetch that waits; a high watermark goes along
 with the next answer. What is not dirty its follower has whole, as of the last fetch.
+
+A target that is held lacks records that the throttle of leaders keeps back: appends to it wake nobody, and the next
+fetch looks again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica, ReplicaProgress
 
@@ -30,6 +34,26 @@ class FollowerSession:
         self.parked: DelayedOperation | None = None
         # Whether anything was appended since the fetch that is being read began.
         self.grown = False
+        # Bytes of throttled replicas in the answer that is being made, and what they count against.
+        self.throttled_bytes = 0
+        self._quota: ReplicationQuota | None = None
+
+    def begin_reading(self) -> None:
+        self.throttled_bytes = 0
+
+    def allowance(self, quota: ReplicationQuota) -> int:
+        """Bytes that this answer may still have of throttled replicas."""
+        return quota.allowance() - self.throttled_bytes
+
+    def add_throttled(self, size: int, quota: ReplicationQuota) -> None:
+        self.throttled_bytes += size
+        self._quota = quota
+
+    def charge(self) -> None:
+        """The answer is sent."""
+        if self.throttled_bytes > 0 and self._quota is not None:
+            self._quota.record(self.throttled_bytes)
+            self.throttled_bytes = 0
 
     def served(self, target: FollowerTarget) -> None:
         if target in self.dirty:
@@ -46,7 +70,7 @@ class FollowerSession:
 class FollowerTarget:
     """One partition in a follower's session; `FetchTarget` is one, also for consumers, who have no session here."""
 
-    __slots__ = ("dirty", "follower", "partition", "progress", "replica")
+    __slots__ = ("dirty", "follower", "held", "partition", "progress", "replica")
 
     def __init__(self) -> None:
         self.follower: FollowerSession | None = None
@@ -56,6 +80,7 @@ class FollowerTarget:
         self.replica: RemoteReplica | None = None
         self.progress: ReplicaProgress | None = None
         self.dirty = False
+        self.held = False
 
     def link(self, partition: Partition, replica: RemoteReplica) -> None:
         self.replica = replica
@@ -89,7 +114,7 @@ class FollowerTarget:
 
     def appended(self, size: int) -> None:
         follower = self.follower
-        if follower is None:
+        if follower is None or self.held:
             return
         if not self.dirty:
             # It had everything up to here.

@@ -132,6 +132,11 @@ class Committer:
             self.sync_rolled(partition, info.first_offset)
         return info
 
+    def sync_tail(self, partition: Partition) -> None:
+        """Sync what is written already, and let readers see it then, as if it had been appended now."""
+        self._dirty.setdefault(partition, [])
+        self._round.touch()
+
     def sync_rolled(self, partition: Partition, offset: int) -> None:
         """A segment was completed: sync it behind the scenes, so that a crash costs no more than the active one."""
         partition_log = partition.log

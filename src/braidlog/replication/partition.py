@@ -26,6 +26,8 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     UnknownLeaderEpochError,
 )
+from braidlog.core.quota import DEFAULT_WINDOW, QuotaWindow
+from braidlog.core.replication_quota import ReplicationQuota, is_listed
 from braidlog.core.slices import ByteSlice
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.follower_session import FollowerTarget
@@ -48,7 +50,7 @@ def _is_live(broker_id: int) -> bool:
     return True
 
 
-def _propose_nothing(partition: Partition) -> None:
+def _do_nothing(partition: Partition) -> None:
     pass
 
 
@@ -60,20 +62,33 @@ class ReplicationContext:
         clock: Clock | None = None,
         lag_s: float = 30.0,
         is_live: Callable[[int], bool] = _is_live,
-        propose_isr: Callable[[Partition], None] = _propose_nothing,
+        propose_isr: Callable[[Partition], None] = _do_nothing,
+        sync_tail: Callable[[Partition], None] = _do_nothing,
+        window: QuotaWindow = DEFAULT_WINDOW,
     ) -> None:
-        """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR."""
+        """`lag_s` is replica.lag.time.max.ms; `propose_isr` is told of a partition whose progress proposes an ISR,
+        `sync_tail` of one whose leader has what an earlier role left to be synced; `window` is that of the throttles of
+        replication."""
         self.clock: Clock = SystemClock() if clock is None else clock
+        # What throttled leaders here send, and throttled followers here receive.
+        self.leader_quota = ReplicationQuota(self.clock, window)
+        self.follower_quota = ReplicationQuota(self.clock, window)
         self.lag_s = lag_s
         self.is_live = is_live
         self.propose_isr = propose_isr
+        self.sync_tail = sync_tail
         # How often the controller stored a smaller, and a larger ISR, and how often it did not store one.
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
+        # Appends with acks=all whose request timed out before they were committed.
+        self.expired_produces = 0
         # Bytes that were copied from leaders, and by followers.
         self.bytes_in = 0
         self.bytes_out = 0
+        # Of these, what belongs to partitions that are being reassigned.
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
 
 class Partition:
@@ -108,6 +123,12 @@ class Partition:
         self._min_isr_by: LogSettings | None = None
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
+        # Whether its replicas are being moved, and this one is among those that come.
+        self.is_reassigning = False
+        self.is_adding = False
+        # Whether the topic's lists of throttled replicas name this one, as a leader and as a follower.
+        self.leader_throttled = False
+        self.follower_throttled = False
         # Fetches waiting for this partition to grow.
         self.readers: list[DelayedOperation] = []
         # Of a leader that has other replicas.
@@ -155,6 +176,17 @@ class Partition:
             self._end_leading()
         self.wake_readers()
 
+    def update_throttles(self) -> None:
+        """The topic has these settings now."""
+        if self.log is not None:
+            settings = self.log.settings
+            self.leader_throttled = is_listed(
+                settings.leader_replication_throttled_replicas, self.index, self.broker_id
+            )
+            self.follower_throttled = is_listed(
+                settings.follower_replication_throttled_replicas, self.index, self.broker_id
+            )
+
     @property
     def may_lead_soon(self) -> bool:
         """Whether a producer that takes this follower for the leader may know more than it does.
@@ -171,9 +203,7 @@ class Partition:
         self.progress = None
         if partition_log is None:
             return
-        # What flush.messages wants synced counts once it is.
-        synced_only = partition_log.sync_is_due()
-        self.vouched = partition_log.recovery_point if synced_only else partition_log.log_end_offset
+        self._vouch_for_all(partition_log)
         for broker_id in self.replicas:
             if broker_id != self.broker_id:
                 now = self.context.clock.monotonic()
@@ -181,6 +211,15 @@ class Partition:
                 self.progress = ReplicaProgress(self.broker_id, self.replicas, self.isr, end, now)
                 break
         self._commit_up_to(partition_log, self._committed(partition_log))
+
+    def _vouch_for_all(self, partition_log: UnifiedLog) -> None:
+        """Of what is in the log already. What flush.messages wants synced counts once it is: nobody else may ask for
+        that, as the next record may be long in coming."""
+        if partition_log.sync_is_due():
+            self.vouched = partition_log.recovery_point
+            self.context.sync_tail(self)
+        else:
+            self.vouched = partition_log.log_end_offset
 
     def _end_leading(self) -> None:
         self.progress = None
@@ -208,7 +247,7 @@ class Partition:
         """The replica lives in another data directory now."""
         self.log = moved
         if self.leader == self.broker_id:
-            self.vouched = moved.recovery_point if moved.sync_is_due() else moved.log_end_offset
+            self._vouch_for_all(moved)
             self._commit_up_to(moved, self._committed(moved))
         self.wake_readers()
 
@@ -434,6 +473,19 @@ class Partition:
         if self._deletions:
             self._complete_deletions()
 
+    def is_throttled_for(self, replica: RemoteReplica) -> bool:
+        """Whether what a follower copies is held to the throttle of leaders.
+
+        Not where the high watermark waits for it: then it would leave the ISR, and producers would wait as well.
+        """
+        partition_log = self.log
+        progress = self.progress
+        if not self.leader_throttled or partition_log is None or progress is None:
+            return False
+        context = self.context
+        now = context.clock.monotonic()
+        return not progress.waits_for(replica, partition_log.log_end_offset, now, context.lag_s, context.is_live)
+
     # Deleting
 
     def delete_records(self, offset: int) -> None:
@@ -458,6 +510,10 @@ class Partition:
 
     def forget_deletion(self, done: Callable[[], None]) -> None:
         self._deletions = [each for each in self._deletions if each[1] is not done]
+
+    @property
+    def waiting_deletions(self) -> int:
+        return len(self._deletions)
 
     def _complete_deletions(self) -> None:
         waiting, self._deletions = self._deletions, []

@@ -71,13 +71,14 @@ class RemoteReplica:
 class ReplicaProgress:
     """One leader epoch of a partition with other replicas: nothing of an earlier epoch is known of them."""
 
-    __slots__ = ("epoch_start_offset", "isr", "local", "maximal_isr", "proposed", "remotes")
+    __slots__ = ("began_s", "epoch_start_offset", "isr", "local", "maximal_isr", "proposed", "remotes")
 
     def __init__(
         self, local: int, replicas: tuple[int, ...], isr: tuple[int, ...], epoch_start_offset: int, now: float
     ) -> None:
         self.local = local
         self.epoch_start_offset = epoch_start_offset
+        self.began_s = now
         # Those in sync get the time of a lag to fetch for the first time.
         self.remotes: dict[int, RemoteReplica] = {}
         for broker_id in replicas:
@@ -105,12 +106,17 @@ class ReplicaProgress:
             return UNKNOWN_OFFSET
         lowest = vouched
         for replica in self.remotes.values():
-            if replica.log_end_offset < lowest and (
-                replica.broker_id in self.maximal_isr
-                or (replica.is_caught_up(log_end, now, lag_s) and is_live(replica.broker_id))
-            ):
+            if replica.log_end_offset < lowest and self.waits_for(replica, log_end, now, lag_s, is_live):
                 lowest = replica.log_end_offset
         return lowest
+
+    def waits_for(
+        self, replica: RemoteReplica, log_end: int, now: float, lag_s: float, is_live: Callable[[int], bool]
+    ) -> bool:
+        """Whether the high watermark does not pass it: it is in sync, or about to be."""
+        return replica.broker_id in self.maximal_isr or (
+            replica.is_caught_up(log_end, now, lag_s) and is_live(replica.broker_id)
+        )
 
     def may_join(self, replica: RemoteReplica, high_watermark: int) -> bool:
         return (
@@ -132,6 +138,10 @@ class ReplicaProgress:
                     if replica is None or not replica.is_caught_up(log_end, now, lag_s):
                         found.append(broker_id)
         return found
+
+    def behind_s(self, replica: RemoteReplica, now: float) -> float:
+        """For how long a replica lacks something; at least, where it never had everything in this leader epoch."""
+        return now - max(replica.caught_up_s, self.began_s)
 
     def propose(self, isr: tuple[int, ...]) -> None:
         self.proposed = isr

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 class TopicMetrics:
     __slots__ = (
+        "acks_all_produces",
         "bytes_in",
         "bytes_out",
         "failed_fetches",
@@ -21,6 +22,8 @@ class TopicMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.produces = 0
+        # Of these, those that wait for the in-sync replicas.
+        self.acks_all_produces = 0
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0

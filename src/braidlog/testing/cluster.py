@@ -46,6 +46,7 @@ class ClusterBroker:
         self.port = lasting_ports(1)[0]
         self.data_dir = directory / f"broker-{broker_id}"
         self.settings = {**settings, "broker.id": str(broker_id)}
+        self._machine = machine
         self._process = BrokerProcess(directory / f"broker-{broker_id}.log", f"broker {broker_id}", machine.prefix)
 
     @property
@@ -79,6 +80,11 @@ class ClusterBroker:
 
     def wait_until_ready(self) -> None:
         self._process.wait_until_ready()
+
+    def run_from(self, source: str | Path | None) -> None:
+        """From the next start on, run the braidlog in this directory, as `PYTHONPATH` names it; None is this one's."""
+        before = () if source is None else ("env", f"PYTHONPATH={source}")
+        self._process.prefix = (*self._machine.prefix, *before)
 
     def stop(self) -> None:
         """A clean stop, as SIGTERM causes, with controlled shutdown. Raises BrokerFailed if the broker had died."""

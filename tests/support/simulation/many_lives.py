@@ -7,7 +7,8 @@ What was run is in build/simulation/<workload>.jsonl, one line for each block of
     {"first": 40, "count": 20, "code": "3f0c…", "compiled": true, "cpu_s": 8.1, "failed": {"47": "seed 47 failed: …"}}
 
 `code` is a digest of the sources, so that it can be told how many seeds the present ones have lived through. A block
-that was not finished is run again. Without the file everything begins anew.
+that was not finished is run again, and so is a seed that failed with other sources. Without the file everything begins
+anew.
 """
 
 from __future__ import annotations
@@ -64,8 +65,11 @@ class Progress:
             file.write(json.dumps(block._asdict()) + "\n")
 
     def missing(self, until: int, block: int = BLOCK) -> Iterator[range]:
-        """Seeds below `until` that were not run yet, in blocks."""
-        run = {seed for each in self.blocks for seed in range(each.first, each.first + each.count)}
+        """Seeds below `until` that were not run yet, in blocks; before them those that failed with other code."""
+        code = digest_of_code()
+        mended = [seed for seed, last in self._last_runs().items() if str(seed) in last.failed and last.code != code]
+        yield from (range(seed, seed + 1) for seed in sorted(mended))
+        run = self._last_runs()
         rest = [seed for seed in range(until) if seed not in run]
         while rest:
             first = rest[0]
@@ -73,13 +77,19 @@ class Progress:
             yield range(first, first + count)
             rest = rest[count:]
 
+    def _last_runs(self) -> dict[int, Block]:
+        """Every seed that was run, with the block that it was in the last time."""
+        return {seed: each for each in self.blocks for seed in range(each.first, each.first + each.count)}
+
     @property
     def seeds(self) -> int:
         return sum(block.count for block in self.blocks)
 
     @property
     def failed(self) -> dict[str, str]:
-        return {seed: problem for block in self.blocks for seed, problem in block.failed.items()}
+        """What seeds failed with that failed the last time."""
+        last_runs = self._last_runs().items()
+        return {str(seed): last.failed[str(seed)] for seed, last in last_runs if str(seed) in last.failed}
 
     def __str__(self) -> str:
         code = digest_of_code()
@@ -111,11 +121,13 @@ def live(module: str, seeds: Sequence[int], code: str) -> Block:
     return Block(seeds[0], len(seeds), code, is_compiled(), round(time.process_time() - began, 2), failed)
 
 
-def run(module: str, progress: Progress, until: int, minutes: float, block: int = BLOCK) -> None:
+def run(
+    module: str, progress: Progress, until: int, minutes: float, block: int = BLOCK, cores: int | None = None
+) -> None:
     """All seeds below `until` that were not run yet, or as many as there is time for."""
     ends = time.monotonic() + 60 * minutes
     code = digest_of_code()
-    cores = os.cpu_count() or 1
+    cores = cores or os.cpu_count() or 1
     missing = progress.missing(until, block)
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         running: set[Future[Block]] = set()
@@ -134,9 +146,10 @@ def main() -> None:
     parser.add_argument("workload", help="a module of tests/simulation, such as test_replication")
     parser.add_argument("--until", type=int, default=100_000)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--cores", type=int, help="processes to run them in (default: one for each core)")
     arguments = parser.parse_args()
     progress = Progress(NOTES / f"{arguments.workload}.jsonl")
-    run(f"simulation.{arguments.workload}", progress, arguments.until, arguments.minutes)
+    run(f"simulation.{arguments.workload}", progress, arguments.until, arguments.minutes, cores=arguments.cores)
     print(progress)
     for problem in progress.failed.values():
         print(problem.partition("\nit ended with:")[0])

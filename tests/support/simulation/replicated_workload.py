@@ -120,14 +120,17 @@ class ReplicatedWorkload(ClusterWorkload):
             self._outage(broker)
 
     def _is_whole(self, broker: SimulatedBroker | None) -> bool:
-        """Whether it is in sync wherever it has a replica."""
+        """Whether it is in sync wherever it has a replica. The last one in sync is so without its log, too."""
         if broker is None:
             return True
+        if not broker.is_up:
+            return False
         number = self._number(broker)
-        return broker.is_up and all(
-            number in state.isr
-            for (topic_id, index), state in self.store.states.items()
-            if topic_id not in self.store.deleted and number in self.store.assigned[topic_id].partitions[index]
+        held = {(each.topic_id, each.index) for each in broker.parts.registry.partitions() if each.log is not None}
+        return all(
+            number in state.isr and (key in held or key[0] in self.store.deleting)
+            for key, state in self.store.states.items()
+            if key[0] not in self.store.deleted and number in self.store.assigned[key[0]].partitions[key[1]]
         )
 
     def _number(self, broker: SimulatedBroker) -> int:

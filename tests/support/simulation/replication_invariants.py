@@ -5,9 +5,10 @@ readable stays      what lies below the high watermark of any replica is the sam
 nothing is lost     what a leader showed to consumers every later leader has, unless one was elected uncleanly
 committed is copied the high watermark of a leader is in the log of every replica that the store says is in sync
 no cut below        no follower truncates below its own high watermark, unless the election was unclean
+leader in sync      the store names a leader that is in sync, or none, and always somebody who is in sync
 
-A partition that had an unclean election keeps the first and the fourth; so does one that may begin anew from an empty
-disk, because its topic allows unclean elections.
+A partition that had an unclean election keeps the first, the fourth and the last; so does one that may begin anew from
+an empty disk, because its topic allows unclean elections.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import logging
 from collections.abc import Set
 from typing import Final, NamedTuple
 
-from braidlog.core.ids import ZERO_ID
-from braidlog.core.types import TopicPartition
+from braidlog.core.ids import ZERO_ID, id_text
+from braidlog.core.types import NO_BROKER, TopicPartition
 from braidlog.replication.partition import Partition
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.testing.simulated.cluster import SimulatedCluster
@@ -30,6 +31,7 @@ LEADERS_HAVE_ALL: Final = "a leader has what was exposed"
 ISR_HAS_ALL: Final = "what is committed is on every replica in sync"
 NO_CUT_BELOW: Final = "no truncation below the high watermark"
 NEVER_BACK: Final = "the high watermark never goes back"
+LEADER_IN_SYNC: Final = "a leader is in sync"
 
 # Topic id and partition.
 Key = tuple[bytes, int]
@@ -45,16 +47,18 @@ class _Seen(NamedTuple):
 
 
 class _Warnings(logging.Handler):
-    def __init__(self) -> None:
+    def __init__(self, store: StoreHistory) -> None:
         super().__init__(logging.WARNING)
-        self.cuts: list[tuple[TopicPartition, str]] = []
+        self._store = store
+        # Each with the id that the topic had then: it may be another one when that is looked at.
+        self.cuts: list[tuple[TopicPartition, bytes, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
         if "below its high watermark" in line and isinstance(record.args, tuple):
             where = record.args[0]
             assert isinstance(where, TopicPartition)
-            self.cuts.append((where, line))
+            self.cuts.append((where, self._store.topics.get(where.topic, ZERO_ID), line))
 
 
 class ReplicationHistory:
@@ -68,7 +72,7 @@ class ReplicationHistory:
         self._readable: dict[tuple[Key, int], tuple[int, int, int]] = {}
         # Up to where consumers could read.
         self._exposed: dict[Key, int] = {}
-        self._warnings = _Warnings()
+        self._warnings = _Warnings(store)
         self.truncations = 0
         # Names of topics that may be led by an empty log.
         self.may_begin_anew: Set[str] = frozenset()
@@ -77,8 +81,8 @@ class ReplicationHistory:
         cluster.simulation.on_exit.append(lambda: logger.removeHandler(self._warnings))
 
     def check(self) -> None:
-        for where, line in self._warnings.cuts:
-            if not self.is_unclean(where.topic, self._store.topics.get(where.topic, ZERO_ID), where.partition):
+        for where, topic_id, line in self._warnings.cuts:
+            if not self.is_unclean(where.topic, topic_id, where.partition):
                 raise InvariantBroken(f"{NO_CUT_BELOW}: {line}")
         self._warnings.cuts.clear()
         for broker in self._cluster.brokers:
@@ -87,6 +91,10 @@ class ReplicationHistory:
                     if partition.log is not None:
                         self._look(broker.name, partition, partition.log)
         self._check_leaders()
+        for (topic_id, index), state in self._store.states.items():
+            in_sync = state.leader in (NO_BROKER, *state.isr) and len(state.isr) > 0
+            if not in_sync and topic_id not in self._store.deleted:
+                raise InvariantBroken(f"{LEADER_IN_SYNC}: partition {index} of topic {id_text(topic_id)} has {state}")
 
     def is_unclean(self, topic: str, topic_id: bytes, index: int) -> bool:
         """Whether what was committed may be lost."""

@@ -11,7 +11,7 @@ import pytest
 from braidlog.broker import change_notifications
 from braidlog.broker.change_notifications import ChangeNotificationListener
 from braidlog.cluster.embedded import EmbeddedStore
-from braidlog.cluster.store import CoordinationStore, StoreUnavailableError, ensure_path
+from braidlog.cluster.store import CoordinationStore, StoreUnavailableError, Watch, ensure_path
 from braidlog.core.clock import ManualClock
 from braidlog.core.tasks import Tasks
 from support.memory_journal import MemoryJournalFiles
@@ -92,3 +92,23 @@ async def test_a_new_session_reads_everything_and_watches(monkeypatch: pytest.Mo
         await tell(session, b"later")
         await listener.progress.wait()
         assert listener.read[-1] == b"later"
+
+
+async def test_a_server_that_lags_behind_is_not_read_before_it_has_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known already may have come from another one."""
+    async with listening() as (listener, session, _):
+        asked: list[str] = []
+        sync, children = session.sync, session.children
+
+        async def noted_sync() -> None:
+            asked.append("sync")
+            await sync()
+
+        async def noted_children(path: str, watch: Watch | None = None) -> list[str]:
+            asked.append(path)
+            return await children(path, watch)
+
+        monkeypatch.setattr(session, "sync", noted_sync)
+        monkeypatch.setattr(session, "children", noted_children)
+        await listener.start()
+        assert asked == ["sync", "/news"]

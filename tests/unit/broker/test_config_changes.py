@@ -215,3 +215,26 @@ async def test_the_overrides_of_a_topic_that_is_being_deleted_do_not_come_back()
         assert w.cache.image.topic_config("orders") == {}
         await w.listener.start()
         assert w.cache.image.topic_config("orders") == {}
+
+
+async def test_the_overrides_of_a_topic_that_is_made_while_all_are_read_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as w:
+        await w.listener.start()
+        children = w.store.children
+        made: list[asyncio.Task[object]] = []
+
+        async def children_then_a_topic(path: str, watch: object = None) -> list[str]:
+            found = await children(path, watch)  # type: ignore[arg-type]
+            if path == f"{paths.CONFIG}/groups" and not made:
+                # The topics' nodes were listed already.
+                await w.put("topics/orders", {"retention.ms": "1"})
+                made.append(asyncio.ensure_future(w.cache.update(update_metadata("orders", {0: led_by(1)}))))
+                # As many turns as it takes, where nothing makes it wait.
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            return found
+
+        monkeypatch.setattr(w.store, "children", children_then_a_topic)
+        await w.listener.start()
+        await made[0]
+        assert w.cache.image.topic_config("orders") == {"retention.ms": "1"}

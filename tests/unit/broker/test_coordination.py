@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from braidlog.broker import coordination
 from braidlog.broker.coordination import (
-    MARKER,
     BrokerRegistration,
     ClusterMembers,
-    ZooKeeperCoordination,
+    Coordination,
+    SharedCoordination,
     announce_failed_directory,
     let_others_lead,
+    make_coordination,
 )
+from braidlog.broker.environment import system_environment
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.embedded import EmbeddedStore
+from braidlog.cluster.features import MARKER, NEWEST
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.cluster.loading import InSyncReplica
 from braidlog.cluster.records import BrokerRecord, FeaturesRecord
@@ -31,6 +35,7 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.errors import UserError
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
+from braidlog.metrics import MetricsRegistry
 from braidlog.storage.dirs.log_manager import LogManager
 from support.memory_journal import MemoryJournalFiles
 
@@ -57,7 +62,7 @@ class Scene:
     def __init__(self) -> None:
         self.store = EmbeddedStore.open(MemoryJournalFiles(), ManualClock())
         self.client = StoreClient(self.store.open_session)
-        self.coordination = ZooKeeperCoordination("z:2181/kafka", self.client, lambda: NEW_ID)
+        self.coordination = SharedCoordination("zookeeper.connect=z:2181/kafka", self.client, lambda: NEW_ID)
         self.session = CurrentSession(self.client)
 
     async def identity(self, directories: Directories, **settings: str) -> tuple[str, BrokerId]:
@@ -91,11 +96,44 @@ def on_scene(body: Callable[[Scene], Coroutine[Any, Any, None]]) -> Callable[[],
     return test
 
 
+def made(**texts: str) -> Coordination:
+    settings = BrokerSettings({key.replace("_", "."): value for key, value in texts.items()})
+    logs = cast("LogManager", SimpleNamespace(directories=[SimpleNamespace(path="/data/worker-1")]))
+    return make_coordination(settings, logs, system_environment(), MetricsRegistry(), print)
+
+
+def test_which_store_there_is() -> None:
+    on_socket = made(braidlog_store_socket="/run/store.sock")
+    assert isinstance(on_socket, SharedCoordination)
+    assert on_socket.is_cluster
+    with pytest.raises(UserError, match="name two stores: leave out one"):
+        made(braidlog_store_socket="/run/store.sock", zookeeper_connect="z:2181")
+
+
 @on_scene
-async def test_the_first_broker_names_the_cluster_and_writes_no_feature(scene: Scene) -> None:
+async def test_the_first_broker_names_the_cluster_and_finalises_its_features(scene: Scene) -> None:
     cluster, broker_id = await scene.identity(Directories(), broker_id="3")
     assert broker_id == 3
     assert await scene.identity(Directories(cluster), broker_id="4") == (cluster, 4)
+    node = await scene.session.get(paths.FEATURE)
+    assert records.decode_features(paths.FEATURE, node.data) == FeaturesRecord(True, NEWEST)
+
+
+@on_scene
+async def test_in_a_cluster_that_others_began_features_stay_as_they_are(scene: Scene) -> None:
+    await registration.prepare_store(scene.session)
+    cluster = await registration.cluster_id(scene.session, lambda: NEW_ID)
+    assert await scene.identity(Directories(), broker_id="3") == (cluster, 3)
+    node = await scene.session.get(paths.FEATURE)
+    assert node.data == b'{"features":{},"version":2,"status":1}'
+
+
+@on_scene
+async def test_a_broker_of_another_kind_that_came_first_makes_the_cluster_theirs(scene: Scene) -> None:
+    """It has registered, and not got to the id of the cluster yet."""
+    await registration.prepare_store(scene.session)
+    await register(scene.store.connect(), BrokerId(10), BrokerRecord(ENDPOINTS, PROTOCOLS))
+    await scene.identity(Directories(), broker_id="3")
     node = await scene.session.get(paths.FEATURE)
     assert records.decode_features(paths.FEATURE, node.data) == FeaturesRecord(True, {})
 
@@ -281,3 +319,14 @@ def test_a_long_wait_for_other_leaders_is_mentioned_now_and_then(
     ]  # fmt: skip
     assert lines[0].endswith("Start those of the brokers [2] that are down")
     assert lines[-1].endswith("Start those of the brokers [3] that are down")
+
+
+@on_scene
+async def test_a_cluster_that_agreed_on_what_is_not_known_here_is_not_joined(scene: Scene) -> None:
+    await scene.identity(Directories(), broker_id="3")
+    for levels, problem in (({MARKER: 2}, "knows up to 1"), ({"metadata.version": 20}, "no such feature")):
+        await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, levels)))
+        with pytest.raises(UserError, match=problem):
+            await scene.identity(Directories(), broker_id="3")
+    await scene.session.set(paths.FEATURE, records.encode_features(FeaturesRecord(True, {MARKER: 1})))
+    await scene.identity(Directories(), broker_id="3")

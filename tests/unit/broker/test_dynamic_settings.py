@@ -19,6 +19,7 @@ from braidlog.config.setting import READ_ONLY
 from braidlog.controller.partitions import unclean_allowed
 from braidlog.core.slices import ByteSlice
 from braidlog.core.types import TopicPartition
+from braidlog.replication.partition import ReplicationContext
 from braidlog.storage.dirs.log_dir_loader import LoadReport, ReportProgress
 from braidlog.storage.dirs.log_manager import LogManager
 from braidlog.storage.settings import StorageSettings
@@ -278,6 +279,10 @@ def _storage(read: Callable[[StorageSettings], object]) -> Probe:
     return lambda server: read(server.broker.logs.settings)
 
 
+def _replication(read: Callable[[ReplicationContext], object]) -> Probe:
+    return lambda server: read(server.broker.replica_manager.replication_context)
+
+
 def _rate(server: Server) -> bool:
     """Whether a second connection has to wait."""
     quotas = server.quotas
@@ -317,6 +322,8 @@ LIVE: dict[str, tuple[str, Probe, object]] = {
     "replica.alter.log.dirs.io.max.bytes.per.second": (
         "77", _storage(lambda settings: settings.replica_alter_log_dirs_io_max_bytes_per_second), 77,
     ),
+    "leader.replication.throttled.rate": ("77", _replication(lambda context: context.leader_quota.limit), 77),
+    "follower.replication.throttled.rate": ("77", _replication(lambda context: context.follower_quota.limit), 77),
     "transaction.partition.verification.enable": ("false", lambda server: server.broker.produce.verifies(), False),
     "log.segment.delete.delay.ms": ("77", _storage(lambda settings: settings.log_segment_delete_delay_ms), 77),
     "compression.gzip.level": ("7", _log_field("compression_gzip_level"), 7),
@@ -376,3 +383,12 @@ def test_every_setting_takes_effect_while_the_broker_runs(tmp_path: Path) -> Non
             server.broker.settings.apply_dynamic({}, {})
 
     on_server(tmp_path, check)
+
+
+def test_where_something_listens_that_was_to_pick_a_port() -> None:
+    settings = DynamicBrokerSettings(BrokerSettings({"braidlog.http.listen": "127.0.0.1:0", "broker.rack": "a"}))
+    settings.note_bound("braidlog.http.listen", "127.0.0.1:4711")
+    assert settings.current.get_str("braidlog.http.listen") == "127.0.0.1:4711"
+    settings.apply_dynamic({}, {"log.cleaner.threads": "2"})
+    assert settings.current.get_str("braidlog.http.listen") == "127.0.0.1:4711"
+    assert settings.current.get_str("broker.rack") == "a"

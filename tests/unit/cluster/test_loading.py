@@ -25,8 +25,10 @@ async def prepared() -> EmbeddedSession:
     return session
 
 
-async def write_topic(session: EmbeddedSession, name: str, topic_id: bytes, *states: PartitionStateRecord) -> None:
-    record = TopicRecord(topic_id, ((1, 2),) * max(len(states), 1))
+async def write_topic(
+    session: EmbeddedSession, name: str, topic_id: bytes, *states: PartitionStateRecord, moving: bool = False
+) -> None:
+    record = TopicRecord(topic_id, ((1, 2),) * max(len(states), 1), adding={0: (2,)} if moving else {})
     await session.create(paths.topic(name), records.encode_topic(record))
     for index, state in enumerate(states):
         await ensure_path(session, paths.partition_state(name, index))
@@ -58,6 +60,9 @@ async def test_partitions_whose_leader_registered_after_their_state_was_written_
     led_by_one, led_by_two = PartitionStateRecord(1, 5, (1, 2), 3), PartitionStateRecord(2, 5, (1, 2), 3)
     await write_topic(session, "t", ID, led_by_one, led_by_two, PartitionStateRecord(NO_BROKER, 5, (2,), 3))
     await register(session, BrokerId(2), RECORD)
+    assert (await load(session)).restarted == {TopicPartition("t", 1)}
+    # Also of a topic that is served until a reassignment is done, and deleted then.
+    await session.create(f"{paths.DELETE_TOPICS}/t")
     assert (await load(session)).restarted == {TopicPartition("t", 1)}
     await session.set(paths.partition_state("t", 1), records.encode_partition_state(led_by_two))
     assert (await load(session)).restarted == frozenset()
@@ -168,7 +173,11 @@ async def test_replicas_that_a_broker_is_counted_on_for() -> None:
     await session.set(paths.partition_state("single", 0), records.encode_partition_state(alone))
     await write_topic(session, "going", bytes(15) + b"2", both)
     await session.create(f"{paths.DELETE_TOPICS}/going")
-    assert await load_in_sync(session, BrokerId(1)) == [
+    # Served until its reassignment is done, and deleted then.
+    await write_topic(session, "moving", bytes(15) + b"3", both, moving=True)
+    await session.create(f"{paths.DELETE_TOPICS}/moving")
+    assert sorted(await load_in_sync(session, BrokerId(1))) == [
+        InSyncReplica(TopicPartition("moving", 0), bytes(15) + b"3", (BrokerId(1), BrokerId(2))),
         InSyncReplica(TopicPartition("t", 0), ID, (BrokerId(1),)),
         InSyncReplica(TopicPartition("t", 1), ID, (BrokerId(1), BrokerId(2))),
     ]

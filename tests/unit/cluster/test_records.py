@@ -72,6 +72,15 @@ def test_a_topic_without_id_keeps_the_version_that_had_none() -> None:
     assert parse_id(with_id["topic_id"]) == bytes(range(16))
 
 
+def test_a_machine_is_named_beside_what_kafka_writes() -> None:
+    """Kafka reads a registration by its keys, and passes over others."""
+    record = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"})
+    plain = json.loads(records.encode_broker(record))
+    named = json.loads(records.encode_broker(record._replace(placement_host="m1")))
+    assert named == {**plain, "braidlog.host": "m1"}
+    assert records.decode_broker("/b", json.dumps(plain).encode()).placement_host is None
+
+
 names = st.text(st.characters(whitelist_categories=("Lu", "Ll", "Nd")), min_size=1, max_size=8)
 ids = st.integers(0, 2**31 - 1)
 id_lists = st.lists(ids, max_size=4).map(tuple)
@@ -81,7 +90,7 @@ id_lists = st.lists(ids, max_size=4).map(tuple)
 def test_brokers_round_trip(listeners: list[tuple[str, str, int]]) -> None:
     endpoints = tuple(Endpoint(name, host, port) for name, host, port in listeners)
     record = BrokerRecord(
-        endpoints, {each.listener: "SSL" for each in endpoints}, "rack", {"feature": (1, 2)}, 1234, 9999
+        endpoints, {each.listener: "SSL" for each in endpoints}, "rack", {"feature": (1, 2)}, 1234, 9999, "machine"
     )
     assert records.decode_broker("/b", records.encode_broker(record)) == record
 

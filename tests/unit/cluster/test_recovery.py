@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from struct import pack
+from zlib import crc32
 
 import pytest
 
 from braidlog.cluster.journal import (
     CorruptStoreError,
 )
-from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles
-from braidlog.cluster.recovery import journal_name, recover, snapshot_name, take_snapshot
+from braidlog.cluster.journal_files import JournalFiles, OsJournalFiles, StoredFiles
+from braidlog.cluster.recovery import journal_name, look, recover, replace_by, snapshot_name, take_snapshot
+from braidlog.core.errors import NewerFormatError
 from support.journal_steps import build, dump, frames
 from support.memory_journal import MemoryJournalFiles
 
@@ -66,3 +69,55 @@ def test_folding_keeps_the_contents_and_may_die_after_the_snapshot(kind: str, tm
     take_snapshot(files)
     assert files.names() == [snapshot_name(3)]
     files.close()
+
+
+def later_frame(body: bytes) -> bytes:
+    """As a later version's: the crc covers the head, too."""
+    head = pack(">4sI", b"BLj2", len(body))
+    return head + pack(">I", crc32(body, crc32(head))) + body
+
+
+def test_a_frame_of_a_later_version_is_refused_and_not_cut_off() -> None:
+    whole = frames(build()[1])
+    for before in (b"", whole[0]):
+        files = MemoryJournalFiles()
+        files.append(journal_name(1), before + later_frame(b"what nobody knows yet"))
+        with pytest.raises(NewerFormatError, match="format 2 was written by a newer braidlog"):
+            recover(files)
+        assert files.read(journal_name(1)) == before + later_frame(b"what nobody knows yet")
+        assert files.names() == [journal_name(1)]
+
+
+def test_a_torn_frame_with_a_flipped_bit_in_its_version_is_a_tail_all_the_same() -> None:
+    whole = frames(build()[1])
+    files = MemoryJournalFiles()
+    files.append(journal_name(1), whole[0] + b"BLj3" + whole[1][4:])
+    assert recover(files).tree.zxid == 1
+
+
+def test_a_snapshot_of_a_later_version_is_refused() -> None:
+    files = MemoryJournalFiles()
+    rest = b"what nobody knows yet"
+    files.write_whole(snapshot_name(7), b"BLsnap02" + pack(">I", crc32(rest, crc32(b"BLsnap02"))) + rest)
+    with pytest.raises(NewerFormatError, match="format 2"):
+        recover(files)
+
+
+def test_looking_changes_nothing_also_while_a_broker_has_the_files(tmp_path: Path) -> None:
+    whole = frames(build()[1])
+    held = OsJournalFiles(str(tmp_path))
+    held.append(journal_name(1), whole[0] + whole[1] + whole[2][:-1])
+    assert look(StoredFiles(str(tmp_path))).zxid == 2
+    assert held.names() == [journal_name(1)]
+    assert held.read(journal_name(1)) == whole[0] + whole[1] + whole[2][:-1]
+    held.close()
+
+
+def test_files_that_are_replaced_say_the_new_alone() -> None:
+    tree, done = build()
+    files = MemoryJournalFiles()
+    for frame in frames(done)[:2]:
+        files.append(journal_name(1), frame)
+    replace_by(files, tree)
+    assert files.names() == [snapshot_name(tree.zxid)]
+    assert dump(recover(files).tree.root) == dump(tree.root)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from braidlog.cluster.image import PartitionInfo, no_leader
-from braidlog.controller.brokers import handed_over, repair, take_over
+from braidlog.controller.brokers import controlled_shutdown, handed_over, repair, take_over
 from braidlog.controller.plan import ControllerContext, Plan
 from braidlog.core import protocol_errors as errors
 from braidlog.core.types import NO_BROKER, BrokerId, TopicPartition
@@ -143,3 +143,13 @@ async def test_a_controlled_shutdown_moves_leaders_first(cluster: Cluster) -> No
     (refused,) = await cluster.controller.alter_partition(BrokerId(3), -1, [isr_change(cluster, (3, 2))])
     assert isinstance(refused.error, errors.IneligibleReplicaError)
     assert await cluster.controller.controlled_shutdown(BrokerId(3), -1) == [T0, TopicPartition("t", 1)]
+
+
+def test_a_leader_that_shuts_down_stays_in_sync_when_another_broker_leaves() -> None:
+    """It got the partition after it had asked. A leader out of its ISR would lose that to the next failure."""
+    start = context(topic("t", partition(1, (1, 3, 2), (1, 3, 2))), brokers={1: None, 2: None, 3: None})
+    start = start._replace(shutting_down=frozenset((BrokerId(1),)))
+    left = after(handed_over(start, start.image.brokers[BrokerId(2)], ["t"]))
+    assert (left.leader, left.isr) == (1, (1, 3))
+    plan, remaining = controlled_shutdown(start, BrokerId(2), -1, ["t"])
+    assert (after(plan).leader, after(plan).isr, remaining) == (1, (1, 3), [])

@@ -63,6 +63,19 @@ async def test_preferred_leaders_lead_again_by_themselves(cluster: Cluster) -> N
     assert state(cluster) == (2, 2, (3, 2))
 
 
+@in_cluster(1, 2, 3, settings={"leader.imbalance.check.interval.seconds": "30"})
+async def test_preferred_leaders_stay_away_where_that_is_off(cluster: Cluster) -> None:
+    """auto.leader.rebalance.enable is false in these clusters."""
+    await create(cluster, "t", (2, 3))
+    cluster.node(2).kill()
+    await asyncio.sleep(5)
+    await cluster.start(2)
+    await cluster.quiet()
+    await cluster.controller.alter_partition(BrokerId(3), -1, [isr_change(cluster, (3, 2))])
+    await asyncio.sleep(300)
+    assert state(cluster)[0] == 3
+
+
 @in_cluster(1, 2, 3)
 async def test_a_resignation_drops_everything_and_another_is_elected(cluster: Cluster) -> None:
     await create(cluster, "t", (1, 2), (2, 3))

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braidlog.controller.placement import assign, check_assignments, check_replicas
+from braidlog.cluster.image import BrokerInfo
+from braidlog.controller.placement import assign, check_assignments, check_replicas, shared_hosts
 from braidlog.core.protocol_errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from braidlog.core.types import BrokerId
 from support.controller_harness import context, ids
 
 
@@ -55,6 +57,47 @@ def test_added_partitions_continue_the_round() -> None:
     before = assign(4, 1, brokers(4), rng)
     after = assign(4, 1, brokers(4), rng, first_partition=4, leader_of_first=before[0][0])
     assert [replicas[0] for replicas in after] == [replicas[0] for replicas in before]
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=9),
+    st.integers(1, 4),
+    st.integers(1, 40),
+    st.booleans(),
+    st.integers(0, 1 << 16),
+)
+def test_replicas_share_no_machine_while_there_is_another(
+    machines: list[int], factor: int, partitions: int, racks: bool, seed: int
+) -> None:
+    factor = min(factor, len(machines))
+    hosts = {each: f"m{machine}" for each, machine in enumerate(machines)}
+    # A machine stands in one rack.
+    in_racks = {each: f"r{machine % 2}" if racks else None for each, machine in enumerate(machines)}
+    assignment = assign(partitions, factor, in_racks, random.Random(seed), hosts=hosts)
+    possible = min(factor, len(set(machines)))
+    assert all(len(set(replicas)) == factor for replicas in assignment)
+    assert all(len({machines[each] for each in replicas}) == possible for replicas in assignment)
+    leaders = Counter(replicas[0] for replicas in assignment)
+    assert max(leaders.values()) - min(leaders[each] for each in range(len(machines))) <= 1
+    if racks:
+        in_all = min(factor, len({machine % 2 for machine in machines}))
+        assert all(len({machines[each] % 2 for each in replicas}) == in_all for replicas in assignment)
+
+
+def test_machines_count_where_some_share_one() -> None:
+    def hosts(*names: str | None) -> dict[int, str] | None:
+        return shared_hosts(
+            {
+                BrokerId(each): BrokerInfo(BrokerId(each), each, (), placement_host=name)
+                for each, name in enumerate(names)
+            }
+        )
+
+    assert hosts(None, None) is None
+    assert hosts("a", "b") is None
+    # All on one: there is nothing to choose.
+    assert hosts("a", "a") is None
+    assert hosts("a", "a", None) == {0: "a", 1: "a", 2: "broker 2"}
 
 
 def test_more_replicas_than_brokers() -> None:

@@ -203,3 +203,21 @@ async def test_an_unknown_broker_has_nothing_to_apply(scene: Scene) -> None:
     scene.queues.send([(BrokerId(9), request(1))])
     scene.queues.when_applied(BrokerId(9), lambda: applied.append(True))
     assert applied == [True]
+
+
+@in_virtual_time
+async def test_it_is_known_for_how_long_a_broker_is_not_reached(scene: Scene) -> None:
+    (channel,) = scene.channels
+    assert scene.queues.unreachable_s() == {ONE: 0.0}
+    channel.answers = [NoConnection("gone")] * 3
+    scene.send(1, 2)
+    await asyncio.sleep(0.2)
+    assert scene.queues.sizes() == {ONE: 2}
+    assert 0.1 < scene.queues.unreachable_s()[ONE] < 0.2
+    await asyncio.sleep(5)
+    assert (scene.queues.sizes(), scene.queues.unreachable_s()) == ({ONE: 0}, {ONE: 0.0})
+    # Also where nothing is to be said.
+    channel.problem = ConnectionRefused("gone")
+    channel.broken()
+    await asyncio.sleep(1)
+    assert scene.queues.unreachable_s()[ONE] == 1.0

@@ -70,6 +70,19 @@ def test_a_manual_assignment() -> None:
     assert [each.replicas for each in plan.delta.topics_created[0].partitions] == [ids(2), ids(1)]
 
 
+def test_a_broker_that_shuts_down_gets_no_new_partition_to_lead() -> None:
+    start = context(topic("t", partition(2, (2, 1), (2, 1))), brokers={1: None, 2: None})
+    start = start._replace(shutting_down=frozenset(ids(1)))
+    both, only = NewTopic("u", assignments={0: (1, 2)}), NewTopic("v", assignments={0: (1,)})
+    plan, _ = create_topics(start, [both, only], False)
+    created = {each.name: each.partitions[0] for each in plan.delta.topics_created}
+    assert (created["u"].leader, created["u"].isr) == (2, ids(2))
+    assert (created["v"].leader, created["v"].isr) == (1, ids(1))
+    plan, _ = add_partitions(start, [NewPartitions("t", 2, ((1, 2),))], False)
+    grown = plan.delta.topics_changed[0][1].partitions[1]
+    assert (grown.leader, grown.isr) == (2, ids(2))
+
+
 def test_an_adopted_topic_keeps_its_id() -> None:
     _, (result,) = create_topics(context(), [NewTopic("t", 1, 1, topic_id=b"x" * 16)], False)
     assert result.topic_id == b"x" * 16

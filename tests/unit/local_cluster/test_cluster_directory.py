@@ -123,3 +123,16 @@ def test_settings_are_for_the_eyes_of_this_user_alone(tmp_path: Path) -> None:
     directory.close()
     assert file.read_text() == "braidlog.zookeeper.sasl.password=secret\n"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_of_a_newer_braidlog_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "cluster.json"
+    state.write_text('{"version": 2, "braidlog": "7.1.0", "zookeeper": {}}')
+    assert "format 2 was written by braidlog 7.1.0, and this one reads up to 1" in refused(tmp_path)
+    # From before there were versions.
+    state.write_text('{"zookeeper": null, "brokers": 2}')
+    directory = opened(tmp_path)
+    assert directory.brokers == 2
+    directory.record(2)
+    directory.close()
+    assert '"version": 1' in state.read_text()

@@ -6,6 +6,7 @@ import pytest
 
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NONE, FetchSessionIdNotFoundError, InvalidFetchSessionEpochError
+from braidlog.core.replication_quota import UNLIMITED
 from braidlog.core.types import TopicPartition
 from braidlog.replication.fetcher import Fetcher, FetchPlan
 from braidlog.replication.follower import PartitionFetchState
@@ -241,3 +242,84 @@ def test_without_a_session_every_request_names_all(kit: Kit) -> None:
         named.append((plan.epoch, len(plan.asked), plan.has_more))
         fetcher.on_response(NONE, 0)
     assert named == [(0, 1000, True), (0, 1500, False), (0, 1500, False)]
+
+
+def throttled(fetcher: Fetcher, *states: PartitionFetchState) -> None:
+    for state in states:
+        state.partition.follower_throttled = True
+        fetcher.throttle_changed(state.key)
+
+
+def never(state: PartitionFetchState) -> bool:
+    return False
+
+
+def test_throttled_replicas_take_turns_with_what_the_rate_allows(
+    in_session: tuple[Fetcher, PartitionFetchState, PartitionFetchState],
+) -> None:
+    fetcher, first, second = in_session
+    throttled(fetcher, first, second)
+    fetcher.share_out(100, 100, never)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 1, ["a"], ["b b"])
+    assert first.max_bytes == 100
+    fetcher.on_response(NONE, SESSION)
+    fetcher.share_out(50, 100, never)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 2, ["b"], ["a a"])
+    assert second.max_bytes == 50
+    fetcher.on_response(NONE, SESSION)
+    fetcher.share_out(0, 100, never)
+    assert fetcher.has_held
+    assert fetcher.next_request(0.0, uses_ids=True) is None
+    fetcher.share_out(1000, 100, never)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 0, ["a", "b"], [])
+
+
+def test_a_held_replica_goes_on_when_it_is_throttled_no_more(
+    in_session: tuple[Fetcher, PartitionFetchState, PartitionFetchState],
+) -> None:
+    fetcher, first, second = in_session
+    throttled(fetcher, first)
+    fetcher.share_out(0, 100, never)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 1, [], ["a a"])
+    fetcher.on_response(NONE, SESSION)
+    fetcher.moved(first)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 2, [], []), "it is held still"
+    fetcher.on_response(NONE, SESSION)
+    first.partition.follower_throttled = False
+    fetcher.throttle_changed(A)
+    fetcher.throttle_changed(B)
+    assert not fetcher.has_held
+    fetcher.share_out(0, 100, never)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 3, ["a"], [])
+    assert (first.max_bytes, second.max_bytes) == (UNLIMITED, UNLIMITED)
+
+
+def test_in_sync_replicas_are_not_held(in_session: tuple[Fetcher, PartitionFetchState, PartitionFetchState]) -> None:
+    fetcher, first, second = in_session
+    throttled(fetcher, first, second)
+    fetcher.share_out(0, 100, lambda state: state is second)
+    assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 1, [], ["a a"])
+    fetcher.on_response(NONE, SESSION)
+    fetcher.remove(A)
+    assert not fetcher.has_held
+
+
+def test_a_held_replica_that_is_delayed_or_new_waits_for_both(
+    in_session: tuple[Fetcher, PartitionFetchState, PartitionFetchState], kit: Kit
+) -> None:
+    fetcher, first, _ = in_session
+    throttled(fetcher, first)
+    fetcher.delay(first, 0.0, BACKOFF_S)
+    fetcher.share_out(0, 100, never)
+    assert asked(fetcher.next_request(5.0, uses_ids=True)) == (SESSION, 1, [], ["a a"])
+    fetcher.on_response(NONE, SESSION)
+    fetcher.share_out(10, 100, never)
+    assert asked(fetcher.next_request(5.0, uses_ids=True)) == (SESSION, 2, ["a"], [])
+    fetcher.on_response(NONE, SESSION)
+    later = followed(kit, TopicPartition("c", 0))
+    later.partition.follower_throttled = True
+    fetcher.add(later)
+    fetcher.share_out(0, 100, never)
+    later.truncate_to_high_watermark()
+    fetcher.truncated(later)
+    assert asked(fetcher.next_request(5.0, uses_ids=True)) == (SESSION, 3, [], ["a a"])

@@ -16,7 +16,7 @@ from braidlog.core.types import TopicPartition
 from braidlog.net.round import Round
 from braidlog.replication.delayed_operation import DelayedOperation
 from braidlog.replication.group_commit import Committer
-from braidlog.replication.partition import Partition
+from braidlog.replication.partition import Partition, ReplicationContext
 from braidlog.replication.pending_ack import AppendAck, PendingAck
 from braidlog.replication.topic_metrics import TopicMetrics
 from braidlog.storage.files import File, OsFiles, Part
@@ -180,6 +180,21 @@ def test_a_sync_vouches_for_nothing_of_a_log_that_was_truncated_meanwhile(synced
     synced.steps.turn()
     synced.steps.finish_one()
     assert (synced.partition.vouched, synced.log.high_watermark) == (1, 1)
+
+
+def test_what_an_earlier_role_left_unsynced_is_synced_by_the_next_leader(synced: World) -> None:
+    """And then readable: the next record, whose sync would cover it, may be long in coming."""
+    synced.partition.context = ReplicationContext(synced.clock, sync_tail=synced.committer.sync_tail)
+    synced.partition.update_leader_and_isr(2, 1, (2, 1), (1, 2))
+    copied = build_batch([Record(0, synced.clock.wall_ms(), None, b"copied")], base_offset=0, leader_epoch=1)
+    synced.log.append_as_follower(ByteSlice(copied, 0, len(copied)), now_ms=0)
+    synced.log.write_staged()
+    synced.partition.update_leader_and_isr(1, 2, (1,), (1,))
+    assert (synced.partition.vouched, synced.log.high_watermark) == (0, 0)
+    synced.steps.turn()
+    synced.steps.finish_one()
+    assert (synced.partition.vouched, synced.log.high_watermark, synced.log.recovery_point) == (1, 1, 1)
+    assert synced.steps.blocking == []
 
 
 def test_a_completed_segment_is_synced_behind_the_scenes(tmp_path: Path) -> None:

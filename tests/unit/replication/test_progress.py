@@ -190,3 +190,13 @@ def test_whatever_happens_all_that_is_committed_is_on_every_stored_in_sync_repli
         for isr in [made.isr] if made.proposed is None else [made.isr, made.proposed]:
             held = [max(made.remotes[each].log_end_offset, 0) for each in isr if each != 1]
             assert all(each >= committed for each in held)
+
+
+def test_how_long_a_replica_lacks_something() -> None:
+    made = ReplicaProgress(1, (1, 2, 3), (1, 2), 5, 100.0)
+    # In this leader epoch nothing is known of it before.
+    assert made.behind_s(made.remotes[3], 130.0) == 30.0
+    fetch(made, 3, 7, 9, 110.0)
+    assert made.behind_s(made.remotes[3], 130.0) == 30.0
+    fetch(made, 3, 9, 9, 120.0)
+    assert made.behind_s(made.remotes[3], 130.0) == 10.0

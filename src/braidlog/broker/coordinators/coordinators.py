@@ -21,6 +21,13 @@ from braidlog.broker.coordinators.transaction_markers import TransactionMarkerMa
 from braidlog.broker.dynamic_settings import DynamicBrokerSettings
 from braidlog.broker.environment import Environment
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.cluster.features import (
+    ABORTS_TRANSACTIONS,
+    DOWNGRADE,
+    GROUP_VERSION,
+    NEWEST,
+    TRANSACTION_VERSION,
+)
 from braidlog.cluster.image import ClusterImage, ImageDelta, group_of
 from braidlog.cluster.producer_id_manager import ProducerIdManager
 from braidlog.cluster.store import CoordinationStore
@@ -94,12 +101,15 @@ class Coordinators:
         store: CoordinationStore,
         is_cluster: bool,
         is_read_by_others: Callable[[], bool],
+        features: Mapping[str, int],
     ) -> None:
-        """`is_read_by_others`: Kafka's brokers are in the cluster, too, or were and may come back."""
+        """`is_read_by_others`: Kafka's brokers are in the cluster, too, or were and may come back. `features`: the
+        finalised levels of now; `features_changed` tells of others."""
+        self._features = features
         self._is_read_by_others = is_read_by_others
         self._broker_id = broker_id
         self._new_member_id = new_member_ids(environment.random)
-        self._group_settings = group_settings(settings.current)
+        self._group_settings = group_settings(settings.current, features=features)
         self._txn_settings = txn_settings(settings.current)
         settings.on_change(self._settings_changed)
         self._registry = registry
@@ -170,11 +180,26 @@ class Coordinators:
             lambda: self._txn_settings,
             self._producer_ids.take,
             leader_epoch,
-            lambda: OLDEST_VALUE_VERSION if self._is_read_by_others() else VALUE_VERSION,
+            lambda: VALUE_VERSION if self._writes_newest_records() else OLDEST_VALUE_VERSION,
         )
 
+    def _writes_newest_records(self) -> bool:
+        return self._features.get(TRANSACTION_VERSION, 0) > 0 and not self._is_read_by_others()
+
+    def features_changed(self, features: Mapping[str, int]) -> None:
+        """What a level that went down leaves behind is written anew, so that brokers without it can read it."""
+        before, self._features = self._features, features
+        group_version = features.get(GROUP_VERSION, 0)
+        self._group_settings = dataclasses.replace(self._group_settings, group_version=group_version)
+        if group_version < before.get(GROUP_VERSION, 0):
+            self.groups.submit_to_all(lambda shard, now: shard.end_consumer_protocol(now))
+        if features.get(TRANSACTION_VERSION, 0) < before.get(TRANSACTION_VERSION, 0):
+            self.transactions.submit_to_all(lambda shard, now: shard.write_all_again(now))
+        if features.get(DOWNGRADE, 0) >= ABORTS_TRANSACTIONS > before.get(DOWNGRADE, 0):
+            self.transactions.submit_to_all(lambda shard, now: shard.abort_all(now))
+
     def _settings_changed(self, settings: BrokerSettings, keys: list[str]) -> None:
-        self._group_settings = group_settings(settings, self._group_settings.overrides)
+        self._group_settings = group_settings(settings, self._group_settings.overrides, self._features)
         self._txn_settings = txn_settings(settings)
 
     async def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -255,7 +280,11 @@ def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(short))
 
 
-def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverrides] = _NO_OVERRIDES) -> GroupSettings:
+def group_settings(
+    settings: BrokerSettings,
+    overrides: Mapping[str, GroupOverrides] = _NO_OVERRIDES,
+    features: Mapping[str, int] = NEWEST,
+) -> GroupSettings:
     protocols = settings.get_list("group.coordinator.rebalance.protocols")
     policy = settings.get_str("group.consumer.migration.policy").lower()
     return GroupSettings(
@@ -268,6 +297,7 @@ def group_settings(settings: BrokerSettings, overrides: Mapping[str, GroupOverri
         offsets_check_interval_ms=settings.get_int("offsets.retention.check.interval.ms"),
         max_batch_bytes=settings.get_int("message.max.bytes"),
         consumer_protocol="consumer" in protocols,
+        group_version=features.get(GROUP_VERSION, 0),
         consumer_session_timeout_ms=settings.get_int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=settings.get_int("group.consumer.heartbeat.interval.ms"),
         consumer_max_size=settings.get_int("group.consumer.max.size"),

@@ -38,6 +38,8 @@ from braidlog.wire.message import Message
 log = logging.getLogger("braidlog.broker")
 
 _RETRY_S: Final = 0.1
+# How often a broker that waits for others to take over looks whether there are any.
+_LOOK_S: Final = 0.2
 
 Response = TypeVar("Response", bound=Message)
 
@@ -171,13 +173,16 @@ async def move_leaders_away(
     settings: BrokerSettings,
     lease: Callable[[], SessionLease],
     ask: Callable[[], Coroutine[None, None, Sequence[TopicPartition]]],
+    is_alone: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Before a stop. `ask` returns what could not be moved; false where leaders stay that nobody took over.
 
-    Without a session no controller moves anything: once the current `lease` is over, nobody is waited for.
+    Without a session no controller moves anything: once the current `lease` is over, nobody is waited for. Nor is it
+    tried again by the last broker of a cluster that stops as a whole, which `is_alone`.
     """
     if not settings.get_bool("controlled.shutdown.enable"):
         return False
+    now = asyncio.get_running_loop().time
     pause_s = settings.get_int("controlled.shutdown.retry.backoff.ms") / 1000
     tries = max(1, settings.get_int("controlled.shutdown.max.retries"))
     for number in range(1, tries + 1):
@@ -191,8 +196,13 @@ async def move_leaders_away(
             return False
         except (ClientError, ProtocolError, StoreConnectionError) as problem:
             log.warning("controlled shutdown, attempt %d of %d: %s", number, tries, problem)
-        if number < tries:
-            await asyncio.sleep(pause_s)
+        deadline = now() + (pause_s if number < tries else 0.0)
+        # The others leave one by one, and nobody says of the last of them that it was.
+        while not is_alone() and (left_s := deadline - now()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left_s, _LOOK_S))
+        if is_alone():
+            log.info("stopping without a controlled shutdown: no other broker is left to take over")
+            return False
     log.warning("stopping without a controlled shutdown: what this broker leads has no leader until others take over")
     return False
 

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog import __version__
 from braidlog.cluster.image import BrokerInfo
+from braidlog.cluster.inter_broker_protocol import newest_versions
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import PLAINTEXT
 from braidlog.core.errors import UserError
 from braidlog.core.types import BrokerId
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Connector, SocketConnector
 from braidlog.net.outbound.errors import NoConnection
@@ -56,6 +57,7 @@ class InterBrokerNetwork:
         self._settings = settings
         self._backoff = ExponentialBackoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random)
         current = settings()
+        self._newest_versions = newest_versions(current.get_str("inter.broker.protocol.version"))
         self._setup_s = current.get_int("socket.connection.setup.timeout.ms") / 1000
         # TLS and logins, where the listener speaks them; replaced when keys or passwords change, for new connections.
         self.channels: ChannelBuilder | None = None
@@ -96,7 +98,8 @@ class InterBrokerNetwork:
         return ReconnectingConnection(f"broker {broker_id} ({purpose})", open_to_broker, self._backoff)
 
     async def _prepare(self, connection: PipelinedConnection) -> None:
-        await connection.negotiate(__version__, self._setup_s)
+        await connection.negotiate(BRAIDLOG_VERSION, self._setup_s)
+        connection.limit_versions(self._newest_versions)
         if self.channels is not None:
             await self.channels.authenticate(connection)
 

@@ -33,6 +33,7 @@ from braidlog.core.protocol_errors import (
     UnsupportedVersionError,
     from_code,
 )
+from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.core.slices import ByteSlice
 from braidlog.core.time_slice import TimeSlice
 from braidlog.core.types import BrokerId, TopicPartition, by_topic
@@ -106,6 +107,10 @@ class FetcherContext:
     # Syncs what lies before the first offset of a new segment, behind the scenes.
     sync_rolled: Callable[[Partition, int], None]
     on_fault: Callable[[StorageFault], None]
+    # What throttled followers here receive.
+    quota: ReplicationQuota
+    # Whether this broker is in the ISR of a partition, as far as it knows.
+    is_in_isr: Callable[[TopicPartition], bool]
 
 
 class _FetchSettings:
@@ -138,6 +143,13 @@ class ReplicaFetcher:
         # What was last said of the connection.
         self._problem: str | None = None
         self.requests = 0
+        self.bytes = 0
+        # Seconds that were spent waiting for answers, and on what they brought: disks, and this broker's own turn.
+        self.wait_s = 0.0
+        self.append_s = 0.0
+        self._asked_at = 0.0
+        # Since when the leader has not answered, on the broker's clock; None while it does.
+        self.unreachable_since: float | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -153,6 +165,10 @@ class ReplicaFetcher:
 
     def remove(self, key: TopicPartition) -> None:
         self._fetcher.remove(key)
+
+    def throttle_changed(self, key: TopicPartition) -> None:
+        self._fetcher.throttle_changed(key)
+        self._changed.set()
 
     def close(self) -> None:
         self._connection.close()
@@ -170,6 +186,8 @@ class ReplicaFetcher:
             await self._fetch()
         except (ClientError, UnsupportedVersionError) as problem:
             self._fetcher.on_no_response()
+            if self.unreachable_since is None:
+                self.unreachable_since = self._clock.monotonic()
             self._say(f"cannot fetch from broker {self._leader}, it is tried again: {problem}")
             if isinstance(problem, UnsupportedVersionError):
                 # It may be replaced by a newer one at the same address.
@@ -208,27 +226,32 @@ class ReplicaFetcher:
             await self._wait()
             return
         left = await self._left
+        began = self._clock.monotonic()
         if left.response is not None:
             await self._take(left.response, left)
         if left.out_of_range:
             await self._resolve_out_of_range(connection, left)
         await self._finish(left)
+        self.append_s += self._clock.monotonic() - began
 
     def _version(self, connection: PipelinedConnection) -> int:
         return connection.version_for(ApiKey.FETCH, _NEWEST_FETCH if self._fetcher.has_ids else _NEWEST_BY_NAME)
 
     def _ask(self, connection: PipelinedConnection, version: int) -> bool:
         """Post the next request; false where there is nothing to ask for."""
+        settings = self._current_settings()
+        if self._fetcher.has_throttled:
+            self._fetcher.share_out(self._context.quota.allowance(), settings.partition_bytes, self._is_in_sync)
         plan = self._fetcher.next_request(self._clock.monotonic(), uses_ids=version > _NEWEST_BY_NAME)
         if plan is None:
             return False
-        settings = self._current_settings()
         request = self._request(plan, version, settings)
         self.requests += 1
 
         def on_answer(response: Any, problem: ClientError | None) -> None:
             self._on_answer(connection, response, problem)
 
+        self._asked_at = self._clock.monotonic()
         connection.post_with(ApiKey.FETCH, version, request, settings.timeout_s, on_answer)
         return True
 
@@ -242,7 +265,10 @@ class ReplicaFetcher:
             return
         try:
             assert isinstance(response, FetchResponse)
+            answered_at = self._clock.monotonic()
+            self.wait_s += answered_at - self._asked_at
             remainder = self._take_at_once(response)
+            self.append_s += self._clock.monotonic() - answered_at
             if (
                 remainder is None
                 # What is new here is looked at first.
@@ -258,11 +284,18 @@ class ReplicaFetcher:
     async def _wait(self) -> None:
         """Until there is something to ask for."""
         at = self._fetcher.retries_at
+        waits = [] if at is None else [at - self._clock.monotonic()]
+        if self._fetcher.has_held:
+            waits.append(self._context.quota.wait_s())
         try:
-            async with asyncio.timeout(None if at is None else max(at - self._clock.monotonic(), 0.001)):
+            async with asyncio.timeout(max(min(waits), 0.001) if waits else None):
                 await self._changed.wait()
         except TimeoutError:
             pass
+
+    def _is_in_sync(self, state: PartitionFetchState) -> bool:
+        """Such a replica is not throttled: it would leave the ISR."""
+        return state.has_caught_up or self._context.is_in_isr(state.key)
 
     def _request(self, plan: FetchPlan, version: int, settings: _FetchSettings) -> FetchRequest:
         most = settings.partition_bytes
@@ -281,7 +314,7 @@ class ReplicaFetcher:
                     fetch_offset=end,
                     last_fetched_epoch=last_epoch if version >= _FINDS_DIVERGENCE_FROM else -1,
                     log_start_offset=start,
-                    partition_max_bytes=most,
+                    partition_max_bytes=min(most, state.max_bytes),
                 )
             )
         forgotten: dict[tuple[str, bytes], ForgottenTopic] = {}
@@ -311,7 +344,7 @@ class ReplicaFetcher:
 
     def _take_at_once(self, response: FetchResponse) -> _Remainder | None:
         """What is left to do; None where the next request may go out."""
-        self._problem = None
+        self._problem = self.unreachable_since = None
         self._fetcher.on_response(response.error_code, response.session_id)
         if response.error_code != NONE:
             log.debug("broker %d refused a fetch: %s", self._leader, from_code(response.error_code).name)
@@ -351,6 +384,8 @@ class ReplicaFetcher:
     def _on_data(self, state: PartitionFetchState, data: PartitionData, work: _Remainder) -> None:
         came = data.records
         records = came if isinstance(came, ByteSlice) and came.size > 0 else None
+        if records is not None and state.partition.follower_throttled and not self._is_in_sync(state):
+            self._context.quota.record(records.size)
         if not state.is_answered_by(records):
             self._fetcher.moved(state)
             return
@@ -369,6 +404,7 @@ class ReplicaFetcher:
         except (BraidlogError, ProtocolError) as problem:
             self._refuse(state, problem)
             return
+        self.bytes += appended.size
         if appended.moved:
             self._fetcher.moved(state)
         if appended.rolled_at >= 0:
@@ -405,6 +441,9 @@ class ReplicaFetcher:
                 await time_slice.pause()
             if not self._fetcher.follows(state):
                 continue
+            if state.log.sync_is_due():
+                # An earlier role ended before it had synced all; the first request tells that it is here.
+                work.syncs[state] = state.log
             if state.log.leader_epochs.latest < 0:
                 self._truncate(state, state.truncate_to_high_watermark, work)
             elif version >= _FINDS_DIVERGENCE_FROM:

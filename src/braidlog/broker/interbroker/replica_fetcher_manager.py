@@ -76,6 +76,12 @@ class ReplicaFetcherManager:
         if at is not None:
             self._fetchers[at].remove(key)
 
+    def throttle_changed(self, key: TopicPartition) -> None:
+        """The topic's settings say of this replica whether it is throttled."""
+        at = self._followed.get(key)
+        if at is not None:
+            self._fetchers[at].throttle_changed(key)
+
     def end_idle(self) -> None:
         """Once a request about roles is dealt with: fetchers that have lost all their partitions."""
         for at in [at for at, fetcher in self._fetchers.items() if fetcher.is_idle]:

@@ -2,7 +2,8 @@
 
 A request is let through while there are tokens left, and may take more than there are: what comes after it waits. From
 the versions on whose clients know the error, each topic that comes without tokens is refused with
-THROTTLING_QUOTA_EXCEEDED; older ones have all they ask for and are held afterwards.
+THROTTLING_QUOTA_EXCEEDED; older ones have all they ask for and are held afterwards. Topics that Metadata creates
+on first use take from the tokens, too: their client is neither refused nor held, and what it asks for next has to wait.
 """
 
 from __future__ import annotations
@@ -29,24 +30,30 @@ class MutationQuota:
         self._sensor = sensor
         self._quotas = quotas
         self._exchange = exchange
-        self._strict = exchange.version >= _STRICT_FROM[exchange.api_key]
 
     def spend(self, partitions: int) -> ProtocolError | None:
         """Why these partitions may not be created or deleted now; None where they may."""
         sensor = self._sensor
         assert sensor.bucket is not None
         now_ms = self._quotas.now_ms()
-        if self._strict:
+        strict = self._exchange.version >= _STRICT_FROM[self._exchange.api_key]
+        if strict:
             throttle_ms = sensor.bucket.throttle_ms(now_ms)
             if throttle_ms > 0:
                 self._hold(throttle_ms)
                 return ThrottlingQuotaExceededError("The throttling quota has been exceeded.")
+        self.record(partitions)
+        if not strict:
+            self._hold(sensor.bucket.throttle_ms(now_ms))
+        return None
+
+    def record(self, partitions: int) -> None:
+        """What was changed without being asked about, also where there are no tokens left."""
+        sensor, now_ms = self._sensor, self._quotas.now_ms()
+        assert sensor.bucket is not None
         sensor.bucket.spend(partitions, now_ms)
         sensor.rate.record(partitions, now_ms)
         sensor.last_used_ms = now_ms
-        if not self._strict:
-            self._hold(sensor.bucket.throttle_ms(now_ms))
-        return None
 
     def _hold(self, throttle_ms: int) -> None:
         self._exchange.throttle_ms = max(self._exchange.throttle_ms, throttle_ms)

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from braidlog.wire.generated.stop_replica import StopReplicaRequest
     from braidlog.wire.generated.sync_group import SyncGroupRequest
     from braidlog.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
+    from braidlog.wire.generated.update_features import UpdateFeaturesRequest
     from braidlog.wire.generated.update_metadata import UpdateMetadataRequest
     from braidlog.wire.generated.write_txn_markers import WriteTxnMarkersRequest
 
@@ -158,6 +159,7 @@ def _metadata(broker: Broker) -> ReturningHandler[MetadataRequest]:
         broker.coordinators.topics.wanted,
         broker.members.announced.wait,
         broker.authorizer,
+        MutationQuotas(broker.client_quotas),
     )
 
 
@@ -216,13 +218,26 @@ def _list_partition_reassignments(broker: Broker) -> ReturningHandler[ListPartit
 
 
 def _api_versions(broker: Broker) -> ReturningHandler[ApiVersionsRequest]:
-    return ApiVersionsHandler(broker.dispatch.routes, broker.finalises_features)
+    return ApiVersionsHandler(broker.dispatch.routes, broker.finalized_features, broker.serves_consumer_protocol)
 
 
 def _describe_cluster(broker: Broker) -> ReturningHandler[DescribeClusterRequest]:
     from braidlog.broker.handlers.cluster.describe_cluster import DescribeClusterHandler
 
     return DescribeClusterHandler(broker.metadata_cache, broker.authorizer)
+
+
+def _update_features(broker: Broker) -> ReturningHandler[UpdateFeaturesRequest]:
+    from braidlog.broker.handlers.cluster.update_features import (
+        CoordinatorSurvey,
+        FeatureUpdates,
+        UpdateFeaturesHandler,
+    )
+
+    network = broker.network if broker.coordination.is_cluster else None
+    survey = CoordinatorSurvey(broker.broker_id, broker.coordinators, lambda: broker.controller.image, network)
+    updates = FeatureUpdates(broker.controller, broker.session, survey, broker.environment.clock)
+    return UpdateFeaturesHandler(updates, broker.authorizer)
 
 
 def _describe_configs(broker: Broker) -> ReturningHandler[DescribeConfigsRequest]:
@@ -551,7 +566,7 @@ def _allocate_producer_ids(broker: Broker) -> ReturningHandler[AllocateProducerI
 def _alter_partition(broker: Broker) -> ReturningHandler[AlterPartitionRequest]:
     from braidlog.broker.handlers.interbroker.control_plane import AlterPartitionHandler
 
-    return AlterPartitionHandler(broker.controller, broker.metadata_cache.name_of)
+    return AlterPartitionHandler(broker.controller)
 
 
 RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
@@ -587,6 +602,7 @@ RETURNING: Final[dict[ApiKey, Callable[[Broker], ReturningHandler[Any]]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
+    ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,

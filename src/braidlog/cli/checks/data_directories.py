@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Sequence
@@ -13,9 +12,9 @@ from braidlog.cli.checks.finding import Finding, listing, ok, problem, warning
 from braidlog.cli.checks.processes import command_of, lock_holder
 from braidlog.cluster import paths, records
 from braidlog.cluster.journal import CorruptStoreError
-from braidlog.cluster.journal_files import PREFIX
-from braidlog.cluster.recovery import recover
-from braidlog.core.errors import BraidlogError, CorruptLogError
+from braidlog.cluster.journal_files import StoredFiles
+from braidlog.cluster.recovery import look
+from braidlog.core.errors import BraidlogError, CorruptLogError, UserError
 from braidlog.storage.dirs.directory_lock import LOCK_NAME
 from braidlog.storage.dirs.directory_names import DirectoryKind, parse_directory_name
 from braidlog.storage.dirs.log_directory import CLEAN_SHUTDOWN
@@ -70,7 +69,7 @@ def survey(path: str) -> DataDirectory:
         try:
             with open(properties, encoding="utf-8") as text:
                 found.properties = decode_meta_properties(text.read(), properties)
-        except (CorruptLogError, UnicodeDecodeError) as reason:
+        except (CorruptLogError, UserError, UnicodeDecodeError) as reason:
             found.bad_properties = str(reason)
     found.stopped_cleanly = os.path.exists(os.path.join(path, CLEAN_SHUTDOWN))
     found.holder = lock_holder(os.path.join(path, LOCK_NAME))
@@ -231,44 +230,17 @@ def check_clock(found: Sequence[DataDirectory], now: float | None = None) -> Fin
     return ok(name, f"it is {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(present))}")
 
 
-class StoredFiles:
-    """The store's files for reading; what recovery would mend stays as it is."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def names(self) -> list[str]:
-        found = [name.removeprefix(PREFIX) for name in os.listdir(self._directory) if name.startswith(PREFIX)]
-        return sorted(name for name in found if not name.endswith((".tmp", ".lock")) and name != "lock")
-
-    def read(self, name: str) -> bytes:
-        with open(os.path.join(self._directory, PREFIX + name), "rb") as file:
-            return file.read()
-
-    def append(self, name: str, data: bytes) -> None: ...
-
-    def sync(self, name: str) -> None: ...
-
-    def write_whole(self, name: str, data: bytes) -> None: ...
-
-    def truncate(self, name: str, size: int) -> None: ...
-
-    def remove(self, name: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def stored_cluster_id(directory: str) -> str | None:
-    """None where there is no store; raises CorruptStoreError where it cannot be read."""
-    files = StoredFiles(directory)
-    if not os.path.isdir(directory) or not files.names():
+    """None where there is no store; raises BraidlogError where it cannot be read."""
+    if not os.path.isdir(directory):
         return None
-    # Recovery announces what it would mend; here nothing is mended.
-    logging.getLogger("braidlog.cluster.store").setLevel(logging.ERROR)
+    files = StoredFiles(directory)
+    if not files.names():
+        return None
     try:
-        node = recover(files).tree.find(paths.CLUSTER_ID)
+        node = look(files).find(paths.CLUSTER_ID)
         return None if node is None else records.decode_cluster_id(paths.CLUSTER_ID, node.data)
-    except CorruptStoreError:
+    except (CorruptStoreError, UserError):
         raise
     except (BraidlogError, ValueError) as problem:
         raise CorruptStoreError(f"{directory}: {problem}") from problem

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from braidlog.cli.checks import cluster_brokers, lagging_replicas
+from braidlog.cli.checks.cluster_brokers import check_clocks, check_ensemble, check_racks, check_reach, check_unread
 from braidlog.cli.checks.data_directories import judge_disk
-from braidlog.cli.checks.finding import Finding, listing, ok, problem, warning
+from braidlog.cli.checks.finding import OK, Finding, listing, ok, problem, warning
+from braidlog.cli.checks.lagging_replicas import check_lagging, check_min_isr
 from braidlog.cli.commands.configs import settings_of_topics
+from braidlog.cli.watching.metrics_pages import HTTP_LISTEN, MetricsPage, MetricsPages, broker_settings
 from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.cluster_connection import ClusterConnection
 from braidlog.client.cluster_view import NO_LEADER, TopicView
@@ -18,28 +23,72 @@ from braidlog.core.protocol_errors import NONE, ProtocolError
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
+_ZOOKEEPER: Final = "zookeeper.connect"
+_ACKS_ALL: Final = "braidlog_acks_all_produces_total"
+_BETWEEN_LOOKS_S: Final = 1.0
 
 
-def check_cluster(cluster: ClusterConnection) -> list[Finding]:
+def check_cluster(cluster: ClusterConnection, metrics: Sequence[str] = ()) -> list[Finding]:
+    """`metrics` are addresses of metrics pages, beside those that brokers tell of."""
     topics = cluster.metadata(None)
     findings = [ok("connection", f"cluster {cluster.cluster_id} answers at {cluster.address}")]
-    findings += check_advertised(cluster)
+    advertised = check_advertised(cluster)
+    findings += advertised.values()
     findings += check_partitions(topics)
+    settings = _settings_of(cluster, topics)
+    findings += check_min_isr(topics, {name: each.min_insync for name, each in settings.items()})
+    reached = [broker_id for broker_id, each in advertised.items() if each.status == OK]
+    together, pages = _check_together(cluster, topics, reached, metrics)
+    findings += together
     findings += _check_log_dirs(cluster)
-    findings += check_safety(_safety_of(cluster, topics), len(cluster.addresses))
+    own = [each for each in settings.values() if not each.is_internal]
+    findings += check_safety(own, len(cluster.addresses), _with_acks_all(pages))
     return findings
+
+
+def _check_together(
+    cluster: ClusterConnection, topics: Sequence[TopicView], reached: Sequence[int], metrics: Sequence[str]
+) -> tuple[list[Finding], Mapping[int, MetricsPage]]:
+    """What brokers are to each other; of one that is alone nothing."""
+    admin = admin_over(cluster).within(cluster.timeout_s)
+    up = {each.broker_id: each for each in admin.describe_cluster().brokers}
+    told = broker_settings(admin, reached, (HTTP_LISTEN, _ZOOKEEPER))
+    findings = check_ensemble({broker_id: each.get(_ZOOKEEPER) for broker_id, each in told.items()})
+    findings += check_racks(up.values(), topics)
+    readers = MetricsPages(cluster.cluster_id, metrics, cluster.timeout_s)
+    names = (*cluster_brokers.NAMES, *lagging_replicas.NAMES, _ACKS_ALL)
+    pages = readers.read(admin, up, names, told)
+    if len(up) > 1 or metrics:
+        findings += check_unread(pages.unread)
+    findings += check_reach(pages.read, up)
+    findings += check_clocks(pages.read)
+    lagging = lagging_replicas.lagging_replicas(topics)
+    later = pages.read
+    if any(each.broker in pages.read for each in lagging):
+        # What their time goes into shows between two looks.
+        time.sleep(_BETWEEN_LOOKS_S)
+        later = readers.read(admin, up, names, told).read
+    findings += check_lagging(topics, up, pages.read, later)
+    return findings, pages.read
+
+
+def _with_acks_all(pages: Mapping[int, MetricsPage]) -> frozenset[str]:
+    """Topics that producers have written to with acks=all since the brokers started."""
+    return frozenset(
+        sample.labels["topic"] for page in pages.values() for sample in page.samples(_ACKS_ALL) if sample.value > 0
+    )
 
 
 # Advertised listeners
 
 
-def check_advertised(cluster: ClusterConnection) -> list[Finding]:
-    """Every client is sent on to these addresses, whatever it first connected to."""
-    findings: list[Finding] = []
+def check_advertised(cluster: ClusterConnection) -> dict[int, Finding]:
+    """By broker. Every client is sent on to these addresses, whatever it first connected to."""
+    findings: dict[int, Finding] = {}
     for broker_id, (host, port) in sorted(cluster.addresses.items()):
         message = f"broker {broker_id} tells clients to connect to {host}:{port}"
         advice = f"set advertised.listeners of broker {broker_id} to an address that clients reach, and start it again"
-        findings.append(_check_address(cluster, host, port, message, advice))
+        findings[broker_id] = _check_address(cluster, host, port, message, advice)
     return findings
 
 
@@ -143,22 +192,26 @@ class TopicSafety(NamedTuple):
     replicas: int
     min_insync: int
     unclean_election: bool
+    is_internal: bool = False
 
 
-def _safety_of(cluster: ClusterConnection, topics: Sequence[TopicView]) -> list[TopicSafety]:
-    replicas = {
-        topic.name: min(len(partition.replicas) for partition in topic.partitions)
-        for topic in topics
-        if topic.partitions and topic.error_code == NONE and not topic.is_internal
-    }
-    found: list[TopicSafety] = []
-    for name, configs in settings_of_topics(cluster, sorted(replicas), (_MIN_ISR, _UNCLEAN)).items():
+def _settings_of(cluster: ClusterConnection, topics: Sequence[TopicView]) -> dict[str, TopicSafety]:
+    known = {topic.name: topic for topic in topics if topic.partitions and topic.error_code == NONE}
+    found: dict[str, TopicSafety] = {}
+    for name, configs in settings_of_topics(cluster, sorted(known), (_MIN_ISR, _UNCLEAN)).items():
         values = {name: config.value for name, config in configs.items()}
-        found.append(TopicSafety(name, replicas[name], int(values.get(_MIN_ISR) or 1), values.get(_UNCLEAN) == "true"))
+        found[name] = TopicSafety(
+            name,
+            min(len(partition.replicas) for partition in known[name].partitions),
+            int(values.get(_MIN_ISR) or 1),
+            values.get(_UNCLEAN) == "true",
+            known[name].is_internal,
+        )
     return found
 
 
-def check_safety(topics: Sequence[TopicSafety], brokers: int) -> list[Finding]:
+def check_safety(topics: Sequence[TopicSafety], brokers: int, acks_all: Collection[str] = ()) -> list[Finding]:
+    """`acks_all` are topics of which is known that producers use it."""
     name = "replication"
     findings: list[Finding] = []
     wishful = [topic.name for topic in topics if topic.replicas < topic.min_insync]
@@ -180,7 +233,7 @@ def check_safety(topics: Sequence[TopicSafety], brokers: int) -> list[Finding]:
             )
         )
     if brokers > 1:
-        findings += _check_copies(topics)
+        findings += _check_copies(topics, acks_all)
     elif not findings:
         findings.append(ok(name, "one broker: every record has one copy, and acks=all means that one"))
     unclean = [topic.name for topic in topics if topic.unclean_election]
@@ -197,7 +250,7 @@ def check_safety(topics: Sequence[TopicSafety], brokers: int) -> list[Finding]:
     return findings
 
 
-def _check_copies(topics: Sequence[TopicSafety]) -> list[Finding]:
+def _check_copies(topics: Sequence[TopicSafety], acks_all: Collection[str]) -> list[Finding]:
     """What only a cluster of several brokers can do better."""
     name = "replication"
     findings: list[Finding] = []
@@ -212,10 +265,12 @@ def _check_copies(topics: Sequence[TopicSafety]) -> list[Finding]:
         )
     loose = [topic.name for topic in topics if topic.replicas > 1 and topic.min_insync == 1]
     if loose:
+        used = [each for each in loose if each in acks_all]
+        seen = f"; producers use acks=all with {listing(used)}" if used else ""
         findings.append(
             warning(
                 name,
-                f"with {_MIN_ISR}=1 acks=all is content with the leader alone: {listing(loose)}",
+                f"with {_MIN_ISR}=1 acks=all is content with the leader alone: {listing(loose)}{seen}",
                 f"set {_MIN_ISR}=2 where acknowledged records must survive a broker",
             )
         )

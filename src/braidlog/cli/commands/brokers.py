@@ -18,11 +18,13 @@ from braidlog.net.outbound.api_versions import api_versions_request
 from braidlog.wire.generated.api_keys import ApiKey
 from braidlog.wire.generated.api_versions import ApiVersionsResponse
 
-_COLUMNS: Final = ("broker", "address", "rack", "controller", "reachable", "answer_ms", "apis")
+_COLUMNS: Final = ("broker", "address", "rack", "controller", "reachable", "answer_ms", "apis", "version")
+_PAGE_WITHIN_S: Final = 3.0
 _REQUEST: Final = api_versions_request("cli")
 _EPILOG: Final = """\
 REACHABLE is whether the broker answers from here, at the address that it tells clients; ANSWER-MS is how long it took,
-with the connection, and APIS how many kinds of request it offers. A broker that holds replicas and is not up is shown
+with the connection, and APIS how many kinds of request it offers. VERSION is what braidlog's brokers say on their
+metrics pages, where these can be reached. A broker that holds replicas and is not up is shown
 without an address. Exit code 1 when one does not answer.
 
 examples:
@@ -60,6 +62,10 @@ def run(options: argparse.Namespace) -> int:
             }
             for broker_id, broker in chosen.items()
         ]
+        answering = {row["broker"]: chosen[row["broker"]] for row in rows if row["reachable"]}
+        versions = _versions(cluster, {each: broker for each, broker in answering.items() if broker is not None})
+    for row in rows:
+        row["version"] = versions.get(row["broker"])
     show(rows, options.output, _COLUMNS)
     return 0 if all(row["reachable"] for row in rows) else 1
 
@@ -75,6 +81,16 @@ def _brokers(cluster: ClusterConnection) -> dict[int, BrokerDescription | None]:
         if broker_id >= 0
     }
     return {**dict.fromkeys(holders), **up}
+
+
+def _versions(cluster: ClusterConnection, brokers: dict[int, BrokerDescription]) -> dict[int, str]:
+    """Of those whose metrics pages can be read: Kafka's protocol has no word for it."""
+    from braidlog.cli.watching.metrics_pages import MetricsPages
+
+    timeout_s = min(cluster.timeout_s, _PAGE_WITHIN_S)
+    pages = MetricsPages(cluster.cluster_id, (), timeout_s)
+    found = pages.read(admin_over(cluster).within(timeout_s), brokers, ())
+    return {broker_id: page.version for broker_id, page in found.read.items()}
 
 
 def _address(broker: BrokerDescription) -> str:

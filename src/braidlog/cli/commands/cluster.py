@@ -1,15 +1,15 @@
-"""`braidlog cluster up|status`: several brokers on this machine, and how any cluster is."""
+"""`braidlog cluster up|status|dump|restore`: several brokers on this machine; how any cluster is; what it agrees on."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
+from braidlog.cli.coordination_tree import add_dump, add_restore
 from braidlog.cli.options import (
     UINT16_MAX,
     add_connection,
@@ -20,30 +20,24 @@ from braidlog.cli.options import (
     path_name,
     whole_number,
 )
-from braidlog.cli.output import remark, remark_failure, show, show_one
+from braidlog.cli.output import remark, show, show_one
+from braidlog.cli.replica_states import (
+    OFFLINE,
+    ONLINE,
+    UNDER_REPLICATED,
+    UP,
+    broker_logs,
+    broker_rows,
+    partition_rows,
+    states_text,
+)
 from braidlog.core.errors import UserError
-from braidlog.core.protocol_errors import ProtocolError
-from braidlog.core.types import TopicPartition, address_text
 
 if TYPE_CHECKING:
-    from braidlog.client.admin.admin import Admin
-    from braidlog.client.admin.cluster_description import BrokerDescription
-    from braidlog.client.admin.topics import PartitionDescription, TopicDescription
     from braidlog.local_cluster.local_cluster import ClusterAddresses, LocalCluster
 
 DEFAULT_DATA: Final = "./cluster-data"
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
-
-UP: Final = "up"
-# Registered, as one that was killed is until its session ends.
-NO_ANSWER: Final = "no answer"
-DOWN: Final = "down"
-
-ONLINE: Final = "online"
-OFFLINE: Final = "offline"
-UNDER_REPLICATED: Final = "under-replicated"
-NOT_IN_SYNC: Final = "not in sync"
-MISSING: Final = "missing"
 
 _MOST_BROKERS: Final = 100
 # Each broker has its own.
@@ -102,6 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(status)
     add_output(status)
     status.set_defaults(run=run_status)
+
+    add_dump(verbs.add_parser("dump", help="what the cluster agrees on, topics to users, as a file; for backups"))
+    add_restore(verbs.add_parser("restore", help="put back what `cluster dump` wrote, for a cluster that is stopped"))
 
 
 def _broker_count(text: str) -> int:
@@ -200,7 +197,7 @@ def run_status(options: argparse.Namespace) -> int:
         described = admin.describe_cluster()
         topics = list(admin.describe_topics().succeeded.values())
         up = {each.broker_id: each for each in described.brokers}
-        logs, silent = _logs(admin, up)
+        logs, silent = broker_logs(admin, up)
     partitions = partition_rows(topics, up, logs)
     brokers = broker_rows(partitions, up, silent)
     count = Counter(row["state"] for row in partitions)
@@ -236,87 +233,9 @@ def run_status(options: argparse.Namespace) -> int:
     return 0 if is_well else 1
 
 
-def _logs(admin: Admin, brokers: Collection[int]) -> tuple[dict[int, frozenset[TopicPartition]], set[int]]:
-    """The partitions that each broker has a log of, and the brokers that do not answer."""
-    found = admin.describe_log_dirs(sorted(brokers))
-    for problem in found.errors.values():
-        remark_failure(problem)
-    logs = {
-        broker_id: frozenset(place for each in directories for place in each.replicas)
-        for broker_id, directories in found.succeeded.items()
-    }
-    # A refusal is an answer.
-    return logs, {broker_id for broker_id, problem in found.errors.items() if not isinstance(problem, ProtocolError)}
-
-
-def partition_rows(
-    topics: Iterable[TopicDescription], up: Collection[int], logs: Mapping[int, Collection[TopicPartition]]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": topic.name,
-            "partition": each.partition,
-            "state": partition_state(each),
-            "leader": each.leader,
-            "replicas": [
-                {"broker": broker, "state": replica_state(topic.name, each, broker, up, logs)}
-                for broker in each.replicas
-            ],
-        }
-        for topic in topics
-        for each in topic.partitions
-    ]
-
-
-def partition_state(partition: PartitionDescription) -> str:
-    if partition.leader is None:
-        return OFFLINE
-    return ONLINE if len(partition.in_sync) >= len(partition.replicas) else UNDER_REPLICATED
-
-
-def replica_state(
-    topic: str,
-    partition: PartitionDescription,
-    broker: int,
-    up: Collection[int],
-    logs: Mapping[int, Collection[TopicPartition]],
-) -> str:
-    if broker not in up or broker in partition.offline:
-        return OFFLINE
-    if broker in logs and TopicPartition(topic, partition.partition) not in logs[broker]:
-        return MISSING
-    return ONLINE if broker in partition.in_sync else NOT_IN_SYNC
-
-
-def broker_rows(
-    partitions: Iterable[dict[str, Any]], up: Mapping[int, BrokerDescription], silent: Collection[int] = ()
-) -> list[dict[str, Any]]:
-    """Those that are registered, and those that only hold replicas."""
-    leads: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    not_online: Counter[int] = Counter()
-    for row in partitions:
-        leads[row["leader"]] += 1
-        for replica in row["replicas"]:
-            replicas[replica["broker"]] += 1
-            not_online[replica["broker"]] += replica["state"] != ONLINE
-    return [
-        {
-            "broker": broker,
-            "address": address_text(up[broker].host, up[broker].port) if broker in up else None,
-            "rack": up[broker].rack if broker in up else None,
-            "state": DOWN if broker not in up else NO_ANSWER if broker in silent else UP,
-            "leads": leads[broker],
-            "replicas": replicas[broker],
-            "not_online": not_online[broker],
-        }
-        for broker in sorted({*up, *replicas})
-    ]
-
-
 def _is_well(row: dict[str, Any]) -> bool:
     return row["state"] == ONLINE and all(replica["state"] == ONLINE for replica in row["replicas"])
 
 
 def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "replicas": ", ".join(f"{each['broker']} {each['state']}" for each in row["replicas"])}
+    return {**row, "replicas": states_text(row["replicas"])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from braidlog.cli.command_tree import RESOURCE_SETTING, Placeholder
@@ -120,12 +120,9 @@ def settings_of_topics(
     return {resource.name: entries for resource, entries in found.items()}
 
 
-def overrides_of(cluster: ClusterConnection, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    """What topics set for themselves."""
-    return {
-        topic: {name: entry.value for name, entry in entries.items() if entry.source == ConfigSource.DYNAMIC_TOPIC}
-        for topic, entries in settings_of_topics(cluster, topics).items()
-    }
+def overrides_among(entries: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
+    """What a topic sets for itself."""
+    return {name: entry.value for name, entry in entries.items() if entry.source == ConfigSource.DYNAMIC_TOPIC}
 
 
 def _resource(options: argparse.Namespace) -> ConfigResource:

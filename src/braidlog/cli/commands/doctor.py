@@ -28,6 +28,7 @@ from braidlog.cli.options import (
     timeout_seconds,
 )
 from braidlog.cli.output import show
+from braidlog.cli.watching.metrics_pages import add_metrics
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.listeners import parse_listeners
 from braidlog.config.sources import load_settings
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--request-timeout", metavar="SECONDS", type=timeout_seconds, help="for each answer (default 5)"
     )
+    add_metrics(parser)
     add_client_config(parser, config_is_taken=True)
     add_output(parser)
     parser.set_defaults(run=run)
@@ -93,7 +95,7 @@ def _check_cluster(options: argparse.Namespace, settings: Mapping[str, Any]) -> 
 
     try:
         with ClusterConnection(options.bootstrap, options.request_timeout, settings) as cluster:
-            return check_cluster(cluster), cluster.cluster_id
+            return check_cluster(cluster, options.metrics), cluster.cluster_id
     except (BraidlogError, ProtocolError) as reason:
         message, _, advice = in_cli_terms(str(reason)).partition("; ")
         return [problem("connection", message, advice or "see that the broker runs and --bootstrap is right")], None

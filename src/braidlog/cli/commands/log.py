@@ -1,4 +1,4 @@
-"""`braidlog log dump|verify|rebuild-index`: for people with a broken disk; needs no broker."""
+"""`braidlog log dump|verify|rebuild-index|export|import`: what lies in a data directory; needs no broker."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from braidlog.cli.options import add_output, offset_number, positive
 from braidlog.cli.output import Progress, remark, show
+from braidlog.cli.topic_archives import add_export, add_import
 from braidlog.core.clock import SystemClock
 from braidlog.core.errors import UserError
 from braidlog.storage.files import OsFiles
@@ -45,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     rebuild = verbs.add_parser("rebuild-index", help="write the indexes of partitions again, from their batches")
     rebuild.set_defaults(run=run_rebuild)
+
+    add_export(verbs.add_parser("export", help="a topic's segments as an archive, from a stopped broker"))
+    add_import(verbs.add_parser("import", help="an archive's segments as a topic, into a stopped broker"))
 
     for verb in (check, rebuild):
         verb.add_argument(

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from typing import Any, Final
 
-from braidlog.cli.options import add_connection, add_output, connect, shortened
+from braidlog.cli.options import add_connection, add_output, byte_rate, connect, shortened
 from braidlog.cli.output import report, show
 from braidlog.client.admin.admin import admin_over
 from braidlog.client.admin.quotas import DEFAULT, Default, QuotaEntity, QuotaFilter, QuotaKey
 from braidlog.core.errors import UserError
 
 _KEYS: Final = tuple(key.value for key in QuotaKey)
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
-_RATE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)(?:/s)?\s*", re.ASCII)
 _COLUMNS: Final = ("user", "client_id", "ip", "quota", "value")
 _EPILOG: Final = """\
 A quota is set for a user, a client id, a client id of a user, or an address; --user-default and the like are for all
@@ -89,18 +77,6 @@ def name_of(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("a name has at least one character; --…-default is for all others")
     return text
-
-
-def byte_rate(text: str) -> float:
-    """`1MB`, `512KiB`, `1000000`; decimal units, or binary ones with an i."""
-    match = _RATE.fullmatch(text)
-    unit = _UNITS.get(match[2].lower()) if match else None
-    # A number of very many digits is infinite as a float.
-    if match is None or unit is None or math.isinf(float(match[1]) * unit):
-        raise argparse.ArgumentTypeError(
-            f"{shortened(text)} is no rate: give bytes a second, such as 500000, 500kB, 1MB or 1MiB"
-        )
-    return float(round(float(match[1]) * unit))
 
 
 def number(text: str) -> float:

@@ -11,9 +11,9 @@ import threading
 
 from braidlog.cli.command_tree import BROKER_SETTING, Placeholder
 from braidlog.cli.interrupts import exit_code_of
-from braidlog.cli.options import listen_address, path_name
+from braidlog.cli.options import listen_address, path_name, whole_number
 from braidlog.cli.program import EXIT_FAILED, Parser
-from braidlog.core.errors import BraidlogError
+from braidlog.core.errors import BraidlogError, UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="any other setting; may be repeated",
     )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=_worker_count,
+        help="run so many brokers as one cluster, a process each, on consecutive ports: one a core",
+    )
+    parser.add_argument("--resize", action="store_true", help="the data has had another number of workers, on purpose")
     parser.add_argument("--log-format", choices=("text", "json"), help="sets braidlog.log.format")
     parser.add_argument(
         "--until-eof",
         action="store_true",
         help="also stop when standard input ends: for programs that start a broker and must not leave it behind",
     )
+
+
+def _worker_count(text: str) -> int:
+    from braidlog.local_cluster.workers import MOST_WORKERS
+
+    return whole_number(text, 1, MOST_WORKERS, "a number of workers: a positive whole number")
 
 
 def main(arguments: list[str]) -> int:
@@ -67,21 +80,41 @@ def _fail(message: str) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from braidlog.broker.allocator import keep_large_buffers
-    from braidlog.broker.server import Server, run
     from braidlog.config.sources import load_settings
     from braidlog.core.compilation import uncompiled_notice
     from braidlog.logging_setup import set_up_logging
 
     if options.until_eof:
         threading.Thread(target=_stop_at_end_of_input, name="end of input", daemon=True).start()
-    loaded = load_settings(options.config, os.environ, [*_shorthands(options), *options.set])
-    set_up_logging(loaded.settings)
+    assignments = [*_shorthands(options), *options.set]
+    loaded = load_settings(options.config, os.environ, assignments)
+    set_up_logging(loaded.settings, process=os.environ.get("BRAIDLOG_WORKER", ""))
+    if options.workers is not None:
+        from braidlog.local_cluster.workers import run_workers
+
+        shared = [] if options.config is None else ["--config", options.config]
+        for each in assignments:
+            shared += ["--set", each]
+        return run_workers(loaded.settings, shared, options.workers, resize=options.resize)
+    if options.resize:
+        raise UserError("--resize goes with --workers")
+    _refuse_workers_data(loaded.settings.log_dirs)
     notice = uncompiled_notice()
     if notice is not None:
         logging.getLogger("braidlog.server").warning("%s", notice)
+    from braidlog.broker.allocator import keep_large_buffers
+    from braidlog.broker.server import Server, run
+
     keep_large_buffers()
     return run(Server(loaded.settings, loaded.warnings))
+
+
+def _refuse_workers_data(log_dirs: tuple[str, ...]) -> None:
+    """Most brokers start without the module that knows what it is."""
+    if any(os.path.exists(os.path.join(each, "workers.json")) for each in log_dirs):
+        from braidlog.local_cluster.workers_directory import refuse_workers_data
+
+        refuse_workers_data(log_dirs)
 
 
 def _stop_at_end_of_input() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.cli.command_tree import TOPIC_SETTING, Placeholder
 from braidlog.cli.options import (
@@ -19,11 +19,12 @@ from braidlog.cli.options import (
     timestamp_ms,
 )
 from braidlog.cli.output import remark, remark_failure, report, show, size_text
+from braidlog.cli.replica_states import broker_logs, replica_states, states_text
 from braidlog.cli.topic_selection import moment, selected_partitions, topic_selection
 from braidlog.client.admin.admin import Admin, admin_over
 from braidlog.client.admin.records import IsolationLevel, ListedOffset, OffsetSpec
 from braidlog.client.admin.results import Results
-from braidlog.client.admin.topics import NewPartitions, NewTopic, TopicDescription, TopicId
+from braidlog.client.admin.topics import NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicId
 from braidlog.config.topic_names import collisions, has_collision_characters
 from braidlog.core.errors import UserError
 from braidlog.core.ids import ZERO_ID
@@ -34,6 +35,22 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.core.types import TopicPartition
 
+if TYPE_CHECKING:
+    from braidlog.client.admin.configs import ConfigEntry
+
+_MIN_ISR: Final = "min.insync.replicas"
+# A broker that has died is registered until its session ends, and does not say whether it has a log.
+_LOGS_WITHIN_S: Final = 5.0
+_DESCRIBE_EPILOG: Final = """\
+STATES has the state of every replica: online (in sync), not in sync, missing (its broker is up and has no log of it),
+offline (its broker or the log's directory). Of several of the options that choose partitions all have to hold.
+
+examples:
+  braidlog topics describe orders
+  braidlog topics describe --under-replicated
+  braidlog topics describe --under-min-isr                 which refuse acks=all now
+  braidlog topics describe --at-min-isr                    which will, if one more replica falls out of sync
+"""
 _OFFSETS_EPILOG: Final = """\
 EARLIEST is the offset of the first record that is there, LATEST the one that the next record will get; RECORDS lies
 between the two, and is more than there are where a topic is compacted or written in transactions.
@@ -57,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_assignment,
         help="brokers of each partition, instead of the two numbers above",
     )
+    create.add_argument("--disable-rack-aware", action="store_true", help="spread replicas without a look at racks")
     create.add_argument(
         "--topic-config",
         "--config",
@@ -75,11 +93,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--sizes", action="store_true", help="also how much room all replicas take")
     listing.set_defaults(run=run_list)
 
-    describe = verbs.add_parser("describe", help="partitions, leaders, replicas and settings")
+    describe = verbs.add_parser("describe", help="partitions, leaders, settings, and the state of every replica")
+    describe.epilog = _DESCRIBE_EPILOG
     describe.add_argument("topics", nargs="*", metavar="TOPIC", help="default: all")
     describe.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     describe.add_argument("--under-replicated", action="store_true", help="only partitions with replicas out of sync")
-    describe.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
+    describe.add_argument(
+        "--under-min-isr", action="store_true", help="only partitions with fewer in sync than min.insync.replicas"
+    )
+    describe.add_argument(
+        "--at-min-isr", action="store_true", help="only partitions with exactly min.insync.replicas in sync"
+    )
+    describe.add_argument("--unavailable", action="store_true", help="only partitions without a leader that is up")
     describe.add_argument("--sizes", action="store_true", help="also how much room all replicas of a partition take")
     describe.set_defaults(run=run_describe)
 
@@ -107,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alter.add_argument(
         "--replica-assignment", metavar="1:2,2:3", type=_assignment, help="brokers of each added partition"
     )
+    alter.add_argument("--disable-rack-aware", action="store_true", help="spread new replicas without a look at racks")
     alter.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     alter.set_defaults(run=run_alter)
 
@@ -129,7 +155,11 @@ def run_create(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
         calls = admin_over(cluster)
         _refuse_collisions(calls, name)
-        wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
+        if options.disable_rack_aware and not assigned:
+            assigned = _without_racks(calls, name, options.partitions, options.replication_factor)
+            wanted = NewTopic(name, config=config, assignment=assigned)
+        else:
+            wanted = NewTopic(name, options.partitions, options.replication_factor, config, assigned)
         try:
             created = calls.create_topics([wanted], validate_only=options.validate_only)[name]
         except TopicAlreadyExistsError:
@@ -152,6 +182,42 @@ def _topic_config(options: argparse.Namespace) -> dict[str, str]:
             raise UserError(f"--config {path}: give KEY=VALUE, a setting of the topic; as a file there is no {path}")
     options.command_config = options.command_config or (files[-1] if files else None)
     return pairs([text for text in options.config if "=" in text], "--config")
+
+
+def _without_racks(
+    calls: Admin,
+    name: str,
+    partitions: int | None,
+    factor: int | None,
+    *,
+    existing: int = 0,
+    leader_of_first: int | None = None,
+) -> list[list[int]]:
+    """Where new partitions go if racks do not count. Brokers always look at racks, so that it is decided here."""
+    # Only who asks for it pays for the imports.
+    import random
+
+    from braidlog.client.admin.configs import ConfigResource
+    from braidlog.controller.placement import assign
+
+    brokers = [each.broker_id for each in calls.describe_cluster().brokers]
+    if partitions is None or factor is None:
+        # What the broker would choose.
+        resource = ConfigResource.broker(brokers[0])
+        names = ("num.partitions", "default.replication.factor")
+        defaults = calls.describe_configs([resource], names=names, synonyms=False)[resource]
+        partitions = int(defaults[names[0]].value or 1) if partitions is None else partitions
+        factor = int(defaults[names[1]].value or 1) if factor is None else factor
+    assigned = assign(
+        partitions - existing,
+        factor,
+        dict.fromkeys(brokers),
+        # The same topic goes to the same brokers if it is tried again.
+        random.Random(name),
+        first_partition=existing,
+        leader_of_first=leader_of_first,
+    )
+    return [list(each) for each in assigned]
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -177,26 +243,36 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_describe(options: argparse.Namespace) -> int:
     with connect(options) as cluster:
+        admin = admin_over(cluster)
         names = sorted(set(options.topics)) or None
         topics: list[TopicDescription] = []
-        for found in admin_over(cluster).describe_topics(names).outcomes.values():
+        for found in admin.describe_topics(names).outcomes.values():
             if isinstance(found, TopicDescription):
                 topics.append(found)
             elif not (options.if_exists and isinstance(found, UnknownTopicOrPartitionError)):
                 raise found
         # Only who asks for them pays for the import.
-        from braidlog.cli.commands.configs import overrides_of
+        from braidlog.cli.commands.configs import overrides_among, settings_of_topics
 
-        configs = overrides_of(cluster, [topic.name for topic in topics])
-        sizes = _sizes(admin_over(cluster), topics) if options.sizes else {}
+        configs = settings_of_topics(cluster, [topic.name for topic in topics])
+        up = {each.broker_id for each in admin.describe_cluster().brokers}
+        chosen = {
+            topic.name: [each for each in topic.partitions if _is_wanted(each, up, configs[topic.name], options)]
+            for topic in topics
+        }
+        places = [TopicPartition(name, each.partition) for name, some in chosen.items() for each in some]
+        holders = {broker for some in chosen.values() for each in some for broker in each.replicas if broker in up}
+        asking = admin.within(min(cluster.timeout_s, _LOGS_WITHIN_S))
+        logs, _ = broker_logs(asking, holders, places) if holders else ({}, set())
+        sizes = _sizes(admin, places) if options.sizes else {}
     described: list[dict[str, Any]] = []
     for topic in topics:
-        rows = [row for row in _partition_rows(topic) if _is_wanted(row, options)]
+        rows = [_partition_row(each, replica_states(topic.name, each, up, logs)) for each in chosen[topic.name]]
         if options.sizes:
             for row in rows:
                 row |= _size(sizes.get(TopicPartition(topic.name, row["partition"])), options)
-        if rows or not (options.under_replicated or options.unavailable):
-            described.append(_description(topic, configs[topic.name], rows))
+        if rows or not _chooses(options):
+            described.append(_description(topic, overrides_among(configs[topic.name]), rows))
     if options.output == "json":
         show(described, "json")
         return 0
@@ -205,16 +281,14 @@ def run_describe(options: argparse.Namespace) -> int:
             print()
         settings = ",".join(f"{key}={value}" for key, value in each["config"].items()) or "-"
         print(f"topic {each['topic']}  id {each['id']}  config {settings}")
-        columns = ("partition", "leader", "epoch", "replicas", "isr", "offline")
-        show(each["partitions"], "table", (*columns, "size") if options.sizes else columns)
+        columns = ("partition", "leader", "epoch", "replicas", "isr", "states")
+        rows = [{**row, "states": states_text(row["states"])} for row in each["partitions"]]
+        show(rows, "table", (*columns, "size") if options.sizes else columns)
     return 0
 
 
-def _sizes(admin: Admin, topics: Iterable[TopicDescription] | None = None) -> dict[TopicPartition, int]:
+def _sizes(admin: Admin, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
     """Bytes of partitions, all their replicas together; of brokers that cannot be asked only a remark tells."""
-    partitions = None
-    if topics is not None:
-        partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
     sizes: dict[TopicPartition, int] = {}
     described = admin.describe_log_dirs(partitions=partitions)
     for problem in described.errors.values():
@@ -287,6 +361,11 @@ def run_alter(options: argparse.Namespace) -> int:
             raise InvalidPartitionsError(
                 f"topic {name} has {len(topic.partitions)} partitions already; the number can only grow"
             )
+        if options.disable_rack_aware and not assigned:
+            first = topic.partitions[0].replicas
+            assigned = _without_racks(
+                calls, name, options.partitions, len(first), existing=len(topic.partitions), leader_of_first=first[0]
+            )
         calls.create_partitions({name: NewPartitions(options.partitions, assigned)}).raise_for_errors()
     row = {"topic": name, "altered": True, "partitions": options.partitions}
     report(f"topic {name} now has {options.partitions} partitions", row, options.output)
@@ -327,24 +406,42 @@ def _refuse_collisions(calls: Admin, name: str) -> None:
         raise UserError(f"topic {name} collides with {', '.join(others)} in the names of metrics; choose another name")
 
 
-def _partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
-    return [
-        {
-            "partition": partition.partition,
-            "leader": partition.leader,
-            "epoch": partition.leader_epoch,
-            "replicas": list(partition.replicas),
-            "isr": list(partition.in_sync),
-            "offline": list(partition.offline) or None,
-        }
-        for partition in topic.partitions
-    ]
+def _partition_row(partition: PartitionDescription, states: dict[int, str]) -> dict[str, Any]:
+    return {
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.in_sync),
+        "offline": list(partition.offline) or None,
+        "states": [{"broker": broker, "state": state} for broker, state in states.items()],
+    }
 
 
-def _is_wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
-    if options.under_replicated and len(row["isr"]) >= len(row["replicas"]):
+def _chooses(options: argparse.Namespace) -> bool:
+    return bool(options.under_replicated or options.under_min_isr or options.at_min_isr or options.unavailable)
+
+
+def _is_wanted(
+    partition: PartitionDescription,
+    up: Collection[int],
+    settings: Mapping[str, ConfigEntry],
+    options: argparse.Namespace,
+) -> bool:
+    in_sync, min_isr = len(partition.in_sync), _min_isr(settings)
+    if options.under_replicated and in_sync >= len(partition.replicas):
         return False
-    return not options.unavailable or row["leader"] is None
+    if options.under_min_isr and in_sync >= min_isr:
+        return False
+    if options.at_min_isr and in_sync != min_isr:
+        return False
+    return not options.unavailable or partition.leader is None or partition.leader not in up
+
+
+def _min_isr(settings: Mapping[str, ConfigEntry]) -> int:
+    """1, Kafka's default, where the broker does not tell."""
+    found = settings.get(_MIN_ISR)
+    return int(found.value) if found is not None and found.value is not None else 1
 
 
 def _description(

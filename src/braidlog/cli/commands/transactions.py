@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 from typing import Any, Final
 
-from braidlog.cli.commands import transactions_abort
+from braidlog.cli import transactions_abort
 from braidlog.cli.options import add_connection, add_output, connect, partition_number, producer_number, seconds
 from braidlog.cli.output import Row, remark, remark_failure, show
 from braidlog.cli.topic_selection import (

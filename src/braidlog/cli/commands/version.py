@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import platform
 
-from braidlog import __version__
 from braidlog.cli.options import add_output
 from braidlog.cli.output import remark, show_one
 from braidlog.core.compilation import is_compiled, uncompiled_notice
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     show_one(
         {
-            "braidlog": __version__,
+            "braidlog": BRAIDLOG_VERSION,
             "compiled": is_compiled(),
             "python": platform.python_version(),
             "platform": platform.platform(),

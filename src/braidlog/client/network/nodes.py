@@ -14,13 +14,13 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from braidlog import __version__
 from braidlog.client.errors import AuthenticationFailed, ClientError, ClosedError, NoConnection, SettingError
 from braidlog.client.network.channel_builders import channel_builder_for
 from braidlog.client.problem_log import ProblemLog
 from braidlog.client.settings import Settings
 from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.types import address_text
+from braidlog.core.version import VERSION as BRAIDLOG_VERSION
 from braidlog.net.outbound.backoff import ExponentialBackoff
 from braidlog.net.outbound.connector import Address, Connector, SocketConnector
 from braidlog.net.outbound.pipelined_connection import PipelinedConnection
@@ -227,7 +227,7 @@ class Nodes:
         return await open_connection(self._connector, address, self._client_id, self._negotiate_and_authenticate)
 
     async def _negotiate_and_authenticate(self, connection: PipelinedConnection) -> None:
-        await connection.negotiate(__version__, min(self.request_timeout_s, self._setup_s))
+        await connection.negotiate(BRAIDLOG_VERSION, min(self.request_timeout_s, self._setup_s))
         await self._channel_builder.authenticate(connection)
         if connection.hint and connection.address in self._may_require_sasl:
             from braidlog.net.outbound.listener_probe import check_sasl_not_required

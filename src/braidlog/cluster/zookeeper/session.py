@@ -101,6 +101,9 @@ class SessionSettings(NamedTuple):
     max_in_flight: int
     # Whether every connection has been authenticated.
     sasl: bool = False
+    # For messages: what the store is called, and where to look if it cannot be reached.
+    store: str = "ZooKeeper"
+    advice: str = "see zookeeper.connect and zookeeper.connection.timeout.ms"
 
 
 class ZooKeeperSession:
@@ -148,8 +151,8 @@ class ZooKeeperSession:
         except TimeoutError:
             await self.close()
             raise StoreUnavailableError(
-                f"cannot reach ZooKeeper at {self._settings.servers} within {timeout_ms} ms "
-                f"({self._connection.problem}); see zookeeper.connect and zookeeper.connection.timeout.ms"
+                f"cannot reach {self._settings.store} at {self._settings.servers} within {timeout_ms} ms "
+                f"({self._connection.problem}); {self._settings.advice}"
             ) from None
         except BaseException:
             await self.close()
@@ -228,7 +231,7 @@ class ZooKeeperSession:
             self._end()
             if self._metrics.state is not SessionState.AUTH_FAILED:
                 self._set_state(SessionState.CLOSED)
-            _log.info("session %#x with ZooKeeper is closed", self._session_id)
+            _log.info("session %#x with %s is closed", self._session_id, self._settings.store)
         await self._tasks.close()
         await self._connection.stop()
 
@@ -259,7 +262,7 @@ class ZooKeeperSession:
             if call.answer.done():  # nobody waits for it any more
                 continue
             if call.changes and not self._lease.valid():
-                call.fail(_lease_over())
+                call.fail(self._lease_over())
                 continue
             if not self._submit(call):
                 self._waiting.appendleft(call)
@@ -282,7 +285,7 @@ class ZooKeeperSession:
             # Said of each request before it is said of the connection: nothing may be sent in between.
             self._connected = False
             if call.changes:
-                call.fail(_unknown_outcome())
+                call.fail(self._unknown_outcome())
             else:
                 self._to_resend.append(call)
             return
@@ -314,7 +317,9 @@ class ZooKeeperSession:
                 continue
             done, _ = await asyncio.wait((beat.answer,), timeout=timeout_s * _SILENCE_SHARE)
             if not done and beat in self._in_flight:
-                _log.warning("ZooKeeper has not answered for %.1f s: connecting again", timeout_s * _SILENCE_SHARE)
+                _log.warning(
+                    "%s has not answered for %.1f s: connecting again", self._settings.store, timeout_s * _SILENCE_SHARE
+                )
                 self._connection.drop()
                 # It need not be sent again.
                 beat.answer.cancel()
@@ -324,6 +329,7 @@ class ZooKeeperSession:
     def on_connected(self, generation: int, session_id: int, timeout_s: float, sent_at: float) -> None:
         if not self._open:
             return
+        store = self._settings.store
         self._generation = generation
         self._metrics.sync_connects.value += 1
         if self._settings.sasl:
@@ -336,9 +342,9 @@ class ZooKeeperSession:
             self._session_id = session_id
             self._lease = SessionLease(self._now, timeout_s)
             self._opened.set_result(None)
-            _log.info("session %#x with ZooKeeper is open; it lasts for %.1f s of silence", session_id, timeout_s)
+            _log.info("session %#x with %s is open; it lasts for %.1f s of silence", session_id, store, timeout_s)
         else:
-            _log.info("connected to ZooKeeper again; session %#x goes on", session_id)
+            _log.info("connected to %s again; session %#x goes on", store, session_id)
         self._lease.answered(sent_at)
         self._connected = True
         self._waiting.extendleft(reversed(self._to_resend))
@@ -353,7 +359,8 @@ class ZooKeeperSession:
         self._set_state(SessionState.CONNECTING)
         left_s = self._lease.remaining_s()
         _log.warning(
-            "lost the connection to ZooKeeper; session %#x lasts for another %.1f s without it",
+            "lost the connection to %s; session %#x lasts for another %.1f s without it",
+            self._settings.store,
             self._session_id,
             left_s,
         )
@@ -372,11 +379,12 @@ class ZooKeeperSession:
             self._limit_waiting()
             return
         _log.warning(
-            "ZooKeeper has not answered within the session timeout: until it does, this broker changes nothing there, "
-            "sends no control request and proposes no in-sync replicas"
+            "%s has not answered within the session timeout: until it does, this broker changes nothing there, "
+            "sends no control request and proposes no in-sync replicas",
+            self._settings.store,
         )
         for call in [*self._to_resend, *self._waiting]:
-            call.fail(_lease_over())
+            call.fail(self._lease_over())
         self._to_resend.clear()
         self._waiting.clear()
 
@@ -385,7 +393,9 @@ class ZooKeeperSession:
             return
         self._metrics.expires.value += 1
         self._set_state(SessionState.EXPIRED)
-        _log.warning("session %#x with ZooKeeper has expired: its ephemeral nodes are gone", self._session_id)
+        _log.warning(
+            "session %#x with %s has expired: its ephemeral nodes are gone", self._session_id, self._settings.store
+        )
         self._lose()
 
     def on_failed(self, problem: str, authentication: bool) -> None:
@@ -395,7 +405,7 @@ class ZooKeeperSession:
             self._metrics.auth_failures.value += 1
             self._set_state(SessionState.AUTH_FAILED)
             problem = "it refuses the user or the password; see braidlog.zookeeper.sasl.username and .password"
-        error = FatalError(f"cannot use ZooKeeper at {self._settings.servers}: {problem}")
+        error = FatalError(f"cannot use {self._settings.store} at {self._settings.servers}: {problem}")
         if not self._opened.done():
             self._opened.set_exception(error)
             return
@@ -433,7 +443,7 @@ class ZooKeeperSession:
         if self._end_of_waiting is not None:
             self._end_of_waiting.cancel()
         for call in [*self._in_flight, *self._to_resend, *self._waiting]:
-            call.fail(_unknown_outcome() if call.changes and call in self._in_flight else self._over())
+            call.fail(self._unknown_outcome() if call.changes and call in self._in_flight else self._over())
         self._in_flight.clear()
         self._to_resend.clear()
         self._waiting.clear()
@@ -445,6 +455,14 @@ class ZooKeeperSession:
     def _over(self) -> SessionExpiredError:
         return SessionExpiredError(f"session {self._session_id:#x} is over; open a new one")
 
+    def _unknown_outcome(self) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"the connection to {self._settings.store} was lost before it answered; read what is there"
+        )
+
+    def _lease_over(self) -> LeaseExpiredError:
+        return LeaseExpiredError(f"{self._settings.store} has not answered within the session timeout")
+
     def _set_state(self, state: SessionState) -> None:
         self._metrics.state = state
 
@@ -453,14 +471,6 @@ def _whatever_it_is(answer: asyncio.Future[Any]) -> None:
     """Of an answer that nothing waits for: without this asyncio complains about the exception in it."""
     if not answer.cancelled():
         answer.exception()
-
-
-def _unknown_outcome() -> UnknownOutcomeError:
-    return UnknownOutcomeError("the connection to ZooKeeper was lost before it answered; read what is there")
-
-
-def _lease_over() -> LeaseExpiredError:
-    return LeaseExpiredError("ZooKeeper has not answered within the session timeout")
 
 
 def _check(operations: Sequence[Operation]) -> None:

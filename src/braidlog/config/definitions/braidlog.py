@@ -18,6 +18,14 @@ SETTINGS: Final = (
     Setting("braidlog.store.dir", STRING, None, LOW,
         doc="Where the embedded coordination store keeps its files; the first data directory where not set.",
     ),
+    Setting("braidlog.store.socket", STRING, None, LOW,
+        doc="Unix socket at which a process of this machine serves a coordination store to several brokers; "
+        "`braidlog serve --workers` sets it. In place of zookeeper.connect.",
+    ),
+    Setting("braidlog.host", STRING, None, LOW,
+        doc="The machine of this broker, where several brokers share one: replicas of a partition are placed on "
+        "different machines while there are any. `braidlog serve --workers` sets it to the machine's name.",
+    ),
     Setting("braidlog.inter.broker.requests.on.any.listener", BOOLEAN, False, LOW,
         doc="Take requests that only brokers send, such as StopReplica, on every listener as Kafka does, and not only "
         "on the one between brokers. On ZooKeeper only.",

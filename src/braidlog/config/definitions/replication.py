@@ -12,7 +12,6 @@ SELECTORS: Final = (
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "org.apache.kafka.common.replica.LeaderSelector",
 )
-VERSION: Final = "every broker of a cluster speaks the newest version"
 KERNEL: Final = "the kernel sizes the buffers of connections between brokers"
 MOVER: Final = "replicas move between directories in their executors"
 
@@ -73,8 +72,9 @@ SETTINGS: Final = (
         no_effect=KRAFT,
         doc="How often leaderless partitions are tried for an unclean election.",
     ),
-    Setting("inter.broker.protocol.version", STRING, "3.9-IV0", MEDIUM, rule=RELEASE, no_effect=VERSION,
-        doc="Obsolete: the protocol version spoken between brokers during an upgrade.",
+    Setting("inter.broker.protocol.version", STRING, "3.9-IV0", MEDIUM, rule=RELEASE,
+        doc="Versions of requests that are sent to other brokers, at most: those of this release of Kafka. Older than "
+        "2.8 counts as 2.8.",
     ),
     Setting("controlled.shutdown.enable", BOOLEAN, True, MEDIUM,
         doc="Move leaders to other brokers before stopping.",

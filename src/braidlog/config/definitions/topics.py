@@ -19,7 +19,6 @@ from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIU
 
 TIERED: Final = "there is no tiered storage"
 FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
-NOT_THROTTLED: Final = "replication is not throttled so far"
 
 SETTINGS: Final = (
     Setting("cleanup.policy", LIST, "delete", MEDIUM, rule=CLEANUP,
@@ -55,7 +54,6 @@ SETTINGS: Final = (
         "log.flush.scheduler.interval.ms lets the broker look; the default leaves it to the operating system.",
     ),
     Setting("follower.replication.throttled.replicas", LIST, "", MEDIUM, rule=THROTTLED_REPLICAS,
-        no_effect=NOT_THROTTLED,
         doc="Follower replicas held to the replication throttle, as partition:broker pairs, or `*` for all.",
     ),
     Setting("index.interval.bytes", INT, 4096, MEDIUM, rule=at_least(0),
@@ -63,7 +61,6 @@ SETTINGS: Final = (
         "index larger.",
     ),
     Setting("leader.replication.throttled.replicas", LIST, "", MEDIUM, rule=THROTTLED_REPLICAS,
-        no_effect=NOT_THROTTLED,
         doc="Leader replicas held to the replication throttle, as partition:broker pairs, or `*` for all.",
     ),
     Setting("local.retention.bytes", LONG, -2, MEDIUM, rule=at_least(-2), no_effect=TIERED,

@@ -27,6 +27,8 @@ class GroupSettings:
     max_batch_bytes: int = 1_048_588
     # The newer protocol (KIP-848).
     consumer_protocol: bool = True
+    # The finalised level of group.version; at 0 no group of the newer protocol may stay.
+    group_version: int = 1
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = 0x7FFF_FFFF

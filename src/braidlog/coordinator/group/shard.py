@@ -144,6 +144,11 @@ class GroupCoordinatorShard:
         self.consumer.topics_changed(now, effects)
         return effects
 
+    def end_consumer_protocol(self, now: Moment) -> Effects:
+        """The cluster goes on without the consumer protocol: its groups become classic ones, each in its own turn."""
+        self.consumer.end_protocol(now)
+        return Effects()
+
     # For the runtime
 
     def replay(self, record: ReplayedRecord) -> None:

@@ -52,6 +52,8 @@ from braidlog.wire.generated.list_transactions import ListTransactionsRequest
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 COMPLETION: Final = "completion"
+# To write down once more what is there, in a version that others read.
+REWRITE: Final = "rewrite"
 # What could not be written is tried again after this many seconds.
 _RETRY_S: Final = 1.0
 
@@ -218,6 +220,23 @@ class TransactionCoordinatorShard:
             effects.act(again)
         return effects
 
+    # Changes of the cluster
+
+    def write_all_again(self, now: Moment) -> Effects:
+        """Other brokers are to read older records: what is there is written anew in them, a portion at a time."""
+        effects = self._begin_operation(now)
+        for transactional_id in self.transactions:
+            self._deadlines.set((REWRITE, transactional_id), now.monotonic)
+        return effects
+
+    def abort_all(self, now: Moment) -> Effects:
+        """Every open transaction ends as if its timeout was over."""
+        effects = self._begin_operation(now)
+        for transactional_id, transaction in self.transactions.items():
+            if transaction.state == TransactionState.Ongoing:
+                self._deadlines.set((TIMEOUT, transactional_id), now.monotonic)
+        return effects
+
     # Queries
 
     def describe(self, transactional_id: str, responder: Responder, now: Moment) -> Effects:
@@ -335,6 +354,11 @@ class TransactionCoordinatorShard:
         elif kind == COMPLETION and transaction.prepared:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
             self._write(effects, transaction.completed(now.wall_ms), now)
+        elif kind == REWRITE and transaction.idle:
+            # What is open is written with its end. Should this be refused, the next change writes it.
+            effects.write(
+                records.encode_key(transactional_id), records.encode_value(transaction, self._value_version())
+            )
         elif kind == EXPIRY and transaction.idle:
             self._deadlines.set((kind, transactional_id), now.monotonic + _RETRY_S)
             effects.write(records.encode_key(transactional_id), None)

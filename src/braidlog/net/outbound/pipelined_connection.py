@@ -13,7 +13,7 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -137,6 +137,15 @@ class PipelinedConnection:
         if low > high:
             raise UnsupportedVersionError(f"the broker at {self.address} offers no version of {api.name} that fits")
         return high
+
+    def limit_versions(self, newest: Mapping[int, int]) -> None:
+        """Speak none newer than these; an api whose oldest version is newer counts as not offered."""
+        for api_key, high in newest.items():
+            offered = self._offered.get(api_key)
+            if offered is not None and offered[0] > high:
+                del self._offered[api_key]
+            elif offered is not None:
+                self._offered[api_key] = offered[0], min(offered[1], high)
 
     async def negotiate(self, software_version: str, timeout_s: float) -> None:
         """Ask what the broker offers; an old broker answers what it does not know in version 0."""

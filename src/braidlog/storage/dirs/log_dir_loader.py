@@ -27,7 +27,7 @@ from braidlog.storage.dirs.log_dir_failures import LogDirFailureHandler
 from braidlog.storage.dirs.log_directory import LogDirectory
 from braidlog.storage.dirs.log_registry import FoundLog, LogRegistry
 from braidlog.storage.dirs.offset_checkpoint_file import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Offsets
-from braidlog.storage.dirs.partition_metadata_file import read_topic_id
+from braidlog.storage.dirs.partition_metadata_file import FILE_NAME, read_topic_id
 from braidlog.storage.dirs.text_files import disk_faults
 from braidlog.storage.files import Files
 from braidlog.storage.handles import HandlePool
@@ -362,6 +362,9 @@ class _DirectoryLoad:
             progress=self._recovering if self._report is not None and not self._clean else None,
         )
         topic_id = read_topic_id(self._files, self._directory.path, path)
+        if topic_id is not None and not self._clean:
+            # The process before this one may have ended before it was synced.
+            log.sync_along(FILE_NAME)
         with self._lock:
             loaded = self._loaded
             if kind is DirectoryKind.FUTURE:

@@ -233,7 +233,7 @@ class LogManager:
             log = None
             try:
                 log = self.loader.open_log(path, partition, clean=True)
-                write_topic_id(self.files, path, topic_id)
+                write_topic_id(self.files, log, topic_id)
                 if leader_epoch != NO_EPOCH:
                     log.begin_leader_epoch(leader_epoch)
             except (OSError, StorageFault):
@@ -287,7 +287,7 @@ class LogManager:
             directory = self.registry.directory_of(partition)
             try:
                 with disk_faults(directory.path, f"write the topic id of {partition}"):
-                    write_topic_id(self.files, f"{directory.path}/{partition}", topic_id)
+                    write_topic_id(self.files, self.registry.logs[partition], topic_id)
             except StorageFault as fault:
                 self.failures.fail(fault)
                 # Where there is just no room, the next start writes it.

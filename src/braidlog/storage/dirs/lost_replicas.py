@@ -2,6 +2,8 @@
 
     orders 0 Mk3OEYBSD34fcwNTJENDMg      topic, partition, topic id
 
+This is the format's first version, which does not name itself: a later one begins with a line `version 2`.
+
 Formatting a directory means that it is new, or that another disk took the place of one that had these replicas in sync.
 The file is written before `meta.properties`, so that no later start can take the directory for one that never had
 them. A replica that has a log is not lost, whatever the file says.
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from braidlog.core.errors import CorruptLogError
+from braidlog.core.errors import CorruptLogError, NewerFormatError
 from braidlog.core.ids import id_text, parse_id
 from braidlog.core.types import TopicPartition
 
@@ -31,7 +33,11 @@ def encode_lost_replicas(replicas: Iterable[LostReplica]) -> str:
 
 def decode_lost_replicas(text: str, path: str) -> list[LostReplica]:
     found: list[LostReplica] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    first = lines[0].split() if lines else []
+    if len(first) == 2 and first[0] == "version":
+        raise NewerFormatError(path, first[1], "1")
+    for number, line in enumerate(lines, 1):
         try:
             topic, partition, topic_id = line.split()
             found.append(LostReplica(TopicPartition(topic, int(partition)), parse_id(topic_id)))

@@ -21,6 +21,7 @@ from braidlog.core.errors import CorruptLogError, UserError
 from braidlog.core.ids import id_text, parse_id
 
 FILE_NAME: Final = "meta.properties"
+_MOST_DIGITS: Final = 9
 _MUST_ESCAPE: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "=": "\\=", ":": "\\:"}
 _UNESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
@@ -50,6 +51,11 @@ def encode_meta_properties(properties: MetaProperties, wall_ms: int) -> str:
 def decode_meta_properties(text: str, path: str) -> MetaProperties:
     fields = parse_properties(text)
     version = fields.get("version", "")
+    if version.isascii() and version.isdigit() and int(version[:_MOST_DIGITS]) > 1:
+        raise UserError(
+            f"{path}: version {version} was written by a newer Kafka or braidlog, and this one reads up to 1; start "
+            "that one again, or restore a backup from before the upgrade"
+        )
     if version not in ("0", "1"):
         raise CorruptLogError(f"{path}: unsupported version {version!r}, expected 0 or 1")
     id_key = "broker.id" if version == "0" else "node.id"

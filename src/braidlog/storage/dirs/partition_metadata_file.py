@@ -13,6 +13,7 @@ from braidlog.core.errors import CorruptLogError
 from braidlog.core.ids import ZERO_ID, id_text, parse_id
 from braidlog.storage.dirs.text_files import read_text
 from braidlog.storage.files import Files
+from braidlog.storage.log.unified_log import UnifiedLog
 
 FILE_NAME: Final = "partition.metadata"
 
@@ -43,9 +44,13 @@ def decode_partition_metadata(text: str, path: str) -> bytes:
     return topic_id
 
 
-def write_topic_id(files: Files, log_path: str, topic_id: bytes) -> None:
-    """Not synced: a torn file is noticed, and the cluster's metadata has the id as well."""
-    files.write_atomic(f"{log_path}/{FILE_NAME}", encode_partition_metadata(topic_id).encode(), sync=False)
+def write_topic_id(files: Files, log: UnifiedLog, topic_id: bytes) -> None:
+    """Synced with the first records: without its id, what an earlier topic left would be taken for the next one's.
+
+    Until then a torn file is noticed, and the cluster's metadata has the id as well.
+    """
+    files.write_atomic(f"{log.directory}/{FILE_NAME}", encode_partition_metadata(topic_id).encode(), sync=False)
+    log.sync_along(FILE_NAME)
 
 
 def read_topic_id(files: Files, directory: str, log_path: str) -> bytes | None:

@@ -13,6 +13,8 @@ from typing import Final
 
 from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import InvalidRequestError, KafkaStorageError
+from braidlog.core.quota import DEFAULT_WINDOW, QuotaWindow
+from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.core.types import TopicPartition
 from braidlog.storage.dirs.directory_names import LONGEST_NAME, DirectoryKind, marked_name
@@ -28,16 +30,15 @@ CHUNK_BYTES: Final = 1 << 20
 # A gap this small is closed at once on the owning thread instead of chasing a busy log for ever.
 _CATCH_UP_BYTES: Final = 1 << 16
 _CHUNKS_PER_RUN: Final = 64
-_CREDIT_S: Final = 1.0
 
 
 class ReplicaAlterLogDirs:
     """Drives every `-future` replica of the manager; `run` is the body of a job."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, window: QuotaWindow = DEFAULT_WINDOW) -> None:
         self._manager = manager
-        # When what was copied so far is paid for, at the rate that is allowed.
-        self._throttled_until = float("-inf")
+        # What moves between directories may use of the disks.
+        self.quota = ReplicationQuota(manager.clock, window)
         # How often the original had been truncated when its copy began.
         self._truncations: dict[TopicPartition, int] = {}
         # The partition whose own promotion makes its old log leave.
@@ -91,7 +92,7 @@ class ReplicaAlterLogDirs:
                     future.truncate_fully_and_start_at(current.log_start_offset)
                 topic_id = manager.topic_id(partition)
                 if topic_id is not None:
-                    write_topic_id(manager.files, path, topic_id)
+                    write_topic_id(manager.files, future, topic_id)
         except StorageFault:
             # The move is refused: the next start must not find it and go on with it.
             with suppress(OSError):
@@ -112,30 +113,21 @@ class ReplicaAlterLogDirs:
         registry = self._manager.registry
         future = registry.future_logs.get(partition)
         current = registry.logs.get(partition)
-        if future is None or self._is_throttled():
+        allowance = self._allowance()
+        if future is None or allowance == 0:
             return None
         if current is None:
             # A copy without its original, from before a crash or of a lost directory, is worth nothing.
             self._manager.deletion.retire_future(partition)
             return None
         self._follow_truncation(partition, current, future)
-        chunk = min(CHUNK_BYTES, self._rate())
-        piece = current.read(future.log_end_offset, chunk, current.log_end_offset).slice
+        piece = current.read(future.log_end_offset, min(CHUNK_BYTES, allowance), current.log_end_offset).slice
         directory = registry.directory_at(future.directory).path
         return Work(directory, f"move {partition}", _Copy(self, partition, future, piece, directory))
 
-    def _rate(self) -> int:
-        return self._manager.settings.replica_alter_log_dirs_io_max_bytes_per_second
-
-    def _is_throttled(self) -> bool:
-        return self._rate() == 0 or self._throttled_until > self._manager.clock.monotonic()
-
-    def _count_copied(self, size: int) -> None:
-        """Each chunk at the rate of its time, so that a new rate counts from the next one on."""
-        if self._rate() > 0:
-            # What was not used in the last second may be, so that the pauses between two looks cost nothing.
-            since = self._manager.clock.monotonic() - _CREDIT_S
-            self._throttled_until = max(self._throttled_until, since) + size / self._rate()
+    def _allowance(self) -> int:
+        self.quota.limit = self._manager.settings.replica_alter_log_dirs_io_max_bytes_per_second
+        return self.quota.allowance()
 
     def give_up(self, partition: TopicPartition, future: UnifiedLog, reason: str) -> None:
         if self._manager.registry.future_logs.get(partition) is future:
@@ -148,7 +140,7 @@ class ReplicaAlterLogDirs:
     def chunk_copied(self, partition: TopicPartition, future: UnifiedLog, size: int) -> None:
         """On the owning thread: promote the copy if nothing, or little, is missing."""
         manager = self._manager
-        self._count_copied(size)
+        self.quota.record(size)
         current = manager.get(partition)
         if current is None or manager.registry.future_logs.get(partition) is not future or current.has_staged:
             return
@@ -198,6 +190,7 @@ class ReplicaAlterLogDirs:
         if future.log_end_offset < current.log_end_offset:
             piece = current.read(future.log_end_offset, _CATCH_UP_BYTES, current.log_end_offset).slice
             if piece is not None:
+                self.quota.record(piece.size)
                 append_copy(future, piece.read(), self._manager.clock.wall_ms())
         return future.log_end_offset == current.log_end_offset
 

@@ -44,6 +44,8 @@ class VerifyReport:
     bytes: int = 0
     start_offset: int = 0
     end_offset: int = 0
+    # Of the producers that wrote it; -1 without any.
+    max_producer_id: int = -1
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -138,6 +140,7 @@ class _SegmentCheck:
         report = self._report
         report.batches += 1
         report.records += max(header.count, 0)
+        report.max_producer_id = max(report.max_producer_id, header.producer_id)
         self._facts.add(found.position, header)
         if found.damage is not None:
             self._error(found.damage, header.base_offset, header.next_offset)

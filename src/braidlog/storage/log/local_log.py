@@ -106,6 +106,8 @@ class LocalLog:
         self.swapped_out: list[LogSegment] = []
         # The log's own directory is new, and its entry in the data directory not synced yet.
         self.entry_unsynced = True
+        # Names of other files in the directory that were written since: to be as safe as the records.
+        self._unsynced_files: list[str] = []
         self._random = jitter if jitter is not None else _JITTER
 
     def fingerprint(self) -> tuple[int, int, int, int, int]:
@@ -457,6 +459,12 @@ class LocalLog:
             if self.truncation_count == truncation_count:
                 self.recovery_point = max(self.recovery_point, offset)
 
+    def sync_along(self, name: str) -> None:
+        """The next sync of records syncs this file in the log's directory, too."""
+        with self.lock:
+            self._unsynced_files.append(name)
+            self.directory_changed = True
+
     def _sync_files(self, offset: int) -> None:
         with self.lock:
             recovery_point = self.recovery_point
@@ -473,7 +481,11 @@ class LocalLog:
         # The segments vouch for the epochs of their batches only if the checkpoint that names them is as safe.
         directory_changed = self.directory_changed or self.leader_epochs.unsynced
         self.directory_changed = False
+        with self.lock:
+            others, self._unsynced_files = self._unsynced_files, []
         try:
+            for name in others:
+                self.files.sync_file(f"{self.directory}/{name}")
             self.leader_epochs.sync()
             if directory_changed:
                 self.snapshots.sync_newest()
@@ -483,6 +495,8 @@ class LocalLog:
                 self.entry_unsynced = False
         except OSError:
             self.directory_changed = True
+            with self.lock:
+                self._unsynced_files += others
             raise
 
     def close_durably(self) -> None:

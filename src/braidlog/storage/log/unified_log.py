@@ -198,6 +198,10 @@ class UnifiedLog:
         """Write all that is staged, so many bytes; on StorageFault every append since the last write is undone."""
         return self._appender.write()
 
+    def sync_along(self, name: str) -> None:
+        """The next sync of records syncs this file in the log's directory, too."""
+        self._local_log.sync_along(name)
+
     def sync_is_due(self) -> bool:
         """Whether `flush.messages` asks for what was written to be synced before it is acknowledged."""
         return self.unflushed_messages >= self._local_log.settings.flush_messages

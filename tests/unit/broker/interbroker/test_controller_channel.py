@@ -146,6 +146,20 @@ def test_leaders_are_moved_away_in_a_few_attempts() -> None:
     assert stuck.asked == 3
 
 
+def test_the_last_broker_does_not_wait_for_others() -> None:
+    asked = AskedController(LEFT, LEFT, LEFT)
+    slow = BrokerSettings({"controlled.shutdown.retry.backoff.ms": "60000"})
+    looks = iter([False, False, True, True])
+
+    async def run() -> bool:
+        lease = SessionLease(asyncio.get_running_loop().time, 60.0)
+        async with asyncio.timeout(30):
+            return await move_leaders_away(slow, lambda: lease, asked.ask, lambda: next(looks))
+
+    assert not asyncio.run(run())
+    assert asked.asked == 1
+
+
 def test_a_stop_waits_no_longer_than_its_session_lasts(caplog: pytest.LogCaptureFixture) -> None:
     silent = AskedController()
     assert not leave(silent, lease_s=0.05)

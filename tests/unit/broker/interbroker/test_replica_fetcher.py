@@ -141,6 +141,7 @@ class Follower:
         self.faults: list[StorageFault] = []
         self.rolled: list[int] = []
         self.executors: list[str] = []
+        self.in_isr = False
         self.partition = Partition("orders", 0, TOPIC_ID, ME, TopicMetrics())
         self.partition.log = self.manager.log(ORDERS)
 
@@ -176,6 +177,8 @@ class Follower:
             logs=self.manager,
             sync_rolled=lambda partition, offset: self.rolled.append(offset),
             on_fault=self.faults.append,
+            quota=self.partition.context.follower_quota,
+            is_in_isr=lambda key: self.in_isr,
         )
 
     def follow(
@@ -357,6 +360,21 @@ def test_in_fsync_mode_the_leader_hears_of_what_is_synced(tmp_path: Path) -> Non
     assert follower.executors == [str(tmp_path)]
 
 
+def test_in_fsync_mode_what_an_earlier_role_left_is_synced_before_the_leader_hears_of_it(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+    follower.log.update_settings(follower.log.settings._replace(flush_messages=1))
+    follower.append(data(0, b"a"))
+    recovery_points: list[int] = []
+
+    class Watching(Leader):
+        def __call__(self, key: int, request: Message) -> Answer:
+            recovery_points.append(follower.log.recovery_point)
+            return super().__call__(key, request)
+
+    follower.follow(Watching(answer(data(1, b"b"))))
+    assert recovery_points == [1, 2]
+
+
 def test_what_comes_after_the_role_has_ended_is_not_appended(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
 
@@ -369,3 +387,33 @@ def test_what_comes_after_the_role_has_ended_is_not_appended(tmp_path: Path) -> 
 
     follower.follow(Deposed(answer(data(0, b"a"))))
     assert follower.log.log_end_offset == 0
+
+
+def test_a_throttled_follower_asks_for_what_the_rate_allows_and_waits_for_the_rest(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+    follower.partition.follower_throttled = True
+    quota = follower.partition.context.follower_quota
+    quota.limit = 1000
+    records = data(0, b"x" * 1200)
+    leader = Leader(answer(records, high_watermark=3), answer(data(1, b"y"), high_watermark=2), answer())
+    follower.follow(leader)
+    asked = [each.topics[0].partitions[0].partition_max_bytes for each in leader.fetches if each.topics]
+    # A second's worth at first; the debt of the first answer is paid before the next; in sync it asks as ever.
+    assert asked[0] == 1000
+    assert 100 <= asked[1] <= 1000
+    assert asked[2] == 1234
+    assert [each.session_epoch for each in leader.fetches][:2] == [0, 0], "held, it had left the session"
+    assert quota.byte_rate() > 1200
+    assert follower.log.log_end_offset == 2
+
+
+def test_who_is_in_sync_is_not_throttled(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+    follower.partition.follower_throttled = True
+    follower.in_isr = True
+    quota = follower.partition.context.follower_quota
+    quota.limit = 1
+    leader = Leader(answer(data(0, b"x" * 100), high_watermark=3), answer(data(1, b"y"), high_watermark=3))
+    follower.follow(leader)
+    assert follower.log.log_end_offset == 2
+    assert quota.byte_rate() == 0

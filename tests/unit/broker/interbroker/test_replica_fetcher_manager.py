@@ -15,6 +15,7 @@ from braidlog.broker.interbroker.replica_fetcher_manager import FetcherId, Repli
 from braidlog.cluster.image import BrokerInfo
 from braidlog.config.broker import BrokerSettings
 from braidlog.core.clock import SystemClock
+from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.core.tasks import Tasks
 from braidlog.core.types import BrokerId, Endpoint, TopicPartition
 from braidlog.net.outbound.connector import Address, Connector
@@ -57,6 +58,8 @@ class Following:
             logs=self.broker.manager,
             sync_rolled=lambda partition, offset: None,
             on_fault=lambda fault: None,
+            quota=ReplicationQuota(SystemClock()),
+            is_in_isr=lambda key: False,
         )
         network = InterBrokerNetwork(
             ME, "PLAINTEXT", lambda: self.settings, Random(1), cast("Connector", self.connector)

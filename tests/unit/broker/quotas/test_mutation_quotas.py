@@ -14,7 +14,8 @@ from braidlog.wire.generated.alter_client_quotas import (
 from braidlog.wire.generated.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from braidlog.wire.generated.create_topics import CreatableTopic, CreateTopicsRequest
 from braidlog.wire.generated.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from support.asked_broker import AskedBroker, on_broker
+from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic
+from support.asked_broker import AskedBroker, on_broker, on_broker_with
 
 REFUSED = ThrottlingQuotaExceededError.code
 
@@ -102,3 +103,17 @@ async def test_growing_and_deleting_take_as_much(broker: AskedBroker) -> None:
     assert [each.error_code for each in (await broker.ask(deletion, 6)).responses] == [0]
     growth.topics[0].count = 21
     assert [result.error_code for result in (await broker.ask(growth, 3)).results] == [REFUSED]
+
+
+@on_broker_with({"auto.create.topics.enable": "true"})
+async def test_topics_of_first_use_take_tokens_and_hold_nobody(broker: AskedBroker) -> None:
+    await limit(broker, 1.0)
+    wanted = [MetadataRequestTopic(name=f"used-{number}") for number in range(16)]
+    for _ in range(2):
+        # The second time they are there and take nothing.
+        answer = await broker.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+        assert ({topic.error_code for topic in answer.topics}, answer.throttle_time_ms) == ({0}, 0)
+    refused = await broker.ask(topics(1), 7)
+    assert [topic.error_code for topic in refused.topics] == [REFUSED]
+    # 11 tokens, of which 16 were taken; a few came back meanwhile.
+    assert 4_000 <= refused.throttle_time_ms <= 5_000

@@ -40,3 +40,10 @@ def test_partitions_without_leader_or_behind() -> None:
 )
 def test_what_survives(safety: list[TopicSafety], brokers: int, statuses: list[str]) -> None:
     assert [status(finding) for finding in check_safety(safety, brokers)] == statuses
+
+
+def test_acks_all_that_is_seen_is_said() -> None:
+    loose = [TopicSafety("t", 3, 1, False), TopicSafety("u", 3, 1, False)]
+    found = check_safety(loose, 3, {"u", "v"})[0]
+    assert status(found) == WARNING
+    assert found.text.endswith("with the leader alone: t, u; producers use acks=all with u")

@@ -6,7 +6,8 @@ import argparse
 
 import pytest
 
-from braidlog.cli.commands.quotas import byte_rate, name_of, number
+from braidlog.cli.commands.quotas import name_of, number
+from braidlog.cli.options import byte_rate
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from braidlog.coordinator.shard import ReplayedRecord
 from braidlog.coordinator.txn.transaction_metadata import (
     TransactionState,
 )
@@ -203,3 +206,38 @@ def test_an_empty_abort_of_which_half_is_lost_is_completed_after_a_restart(world
 def test_nobody_is_left_waiting_when_the_shard_goes(world: World) -> None:
     world.add(world.started())
     assert world.shard.on_unloaded(NotCoordinatorError()).replies == []
+
+
+# Where the cluster goes back to older records
+
+
+def test_idle_ids_are_written_anew_in_the_version_that_others_read(world: World) -> None:
+    producer = world.started()
+    version = [1]
+    world.shard._value_version = lambda: version[0]
+    world.add(producer)
+    world.end(producer)
+    world.confirm(world.sent())
+    before = world.transaction
+    version[0] = 0
+    world.apply(world.shard.write_all_again(world.now))
+    world.advance(0)
+    last = world.log[-1]
+    assert isinstance(last, ReplayedRecord)
+    assert last.value is not None
+    assert last.value[:2] == b"\0\0"
+    assert world.transaction == dataclasses.replace(before, client_version=0, last_epoch=-1, previous_id=-1)
+
+
+def test_open_transactions_end_as_if_their_time_was_over(world: World) -> None:
+    producer = world.started()
+    world.add(producer)
+    world.apply(world.shard.abort_all(world.now))
+    world.advance(0)
+    assert world.transaction.state == TransactionState.PrepareAbort
+    world.confirm(world.sent())
+    assert world.transaction.state == TransactionState.CompleteAbort
+    # What is idle stays so.
+    world.apply(world.shard.abort_all(world.now))
+    world.advance(0)
+    assert world.actions == []

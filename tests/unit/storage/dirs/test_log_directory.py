@@ -36,9 +36,11 @@ def test_claimed_once_and_recognised_later(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_meta_properties_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "meta.properties").write_text("version=9\n")
-    with pytest.raises(UserError, match="restore the file"):
-        opened(tmp_path)
+    for version, advice in (("none", "restore the file"), ("9", "start that one again")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "meta.properties").write_text(f"version={version}\n")
+        with pytest.raises(UserError, match=advice):
+            opened(tmp_path / version)
 
 
 def test_the_mark_of_a_clean_stop_is_kafkas_and_counts_once(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_java_property_syntax() -> None:
     ("text", "complaint"),
     [
         ("broker.id=1\n", "unsupported version"),
-        ("version=2\n", "unsupported version"),
+        ("version=two\n", "unsupported version"),
         ("version=0\nbroker.id=one\n", "not a number"),
         ("version=1\nnode.id=1\n", "needs cluster.id"),
         ("version=0\ndirectory.id=short\n", "directory.id"),
@@ -79,3 +79,9 @@ def test_another_cluster_or_broker_is_refused_with_advice() -> None:
         claim(MetaProperties(0, "other", 3), "cluster", 3, "f")
     with pytest.raises(UserError, match=r"belongs to broker 4.*broker.id=4"):
         claim(MetaProperties(0, "cluster", 4), "cluster", 3, "f")
+
+
+def test_a_later_version_is_refused_with_advice() -> None:
+    for version in ("2", "9" * 5000):
+        with pytest.raises(UserError, match=r"newer Kafka or braidlog, and this one reads up to 1; start that one"):
+            decode_meta_properties(f"version={version}\nnode.id=1\n", "f")

@@ -14,12 +14,14 @@ from braidlog.core.clock import ManualClock
 from braidlog.core.errors import StorageFault
 from braidlog.storage.dirs.directory_lock import NoLock
 from braidlog.storage.dirs.log_directory import LogDirectory
+from braidlog.storage.dirs.partition_metadata_file import FILE_NAME, read_topic_id, write_topic_id
 from braidlog.storage.handles import HandlePool
 from braidlog.storage.log.unified_log import UnifiedLog
 from braidlog.testing.simulated.disk import DEFAULT_CAPACITY, MemoryDisk
 from braidlog.testing.simulated.memory_files import MemoryFiles
 from support.log_kit import Kit, read_all
 
+TOPIC_ID = bytes(range(16))
 SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 0}
 
 
@@ -95,6 +97,23 @@ def test_what_was_synced_survives_any_number_of_power_cuts(first_seed: int) -> N
                 life.random.choice(steps)()
         except Exception as problem:
             raise AssertionError(f"seed {seed}: {problem}") from problem
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_records_that_survive_a_power_cut_tell_whose_they_are(restarted: bool) -> None:
+    """A log without its topic id would be taken for that of the next topic of its name."""
+    for seed in range(50):
+        life = Survivor(seed)
+        write_topic_id(life.files, life.log, TOPIC_ID)
+        life.write()
+        if restarted:
+            # Killed, and started again: what was written is there, and is not synced.
+            life.log.close(flush=False)
+            life.log = life.kit.open()
+            life.log.sync_along(FILE_NAME)
+        life.sync()
+        life.cut_power()
+        assert read_topic_id(life.files, "/data", life.kit.directory) == TOPIC_ID, f"seed {seed}"
 
 
 def test_the_mark_of_a_clean_stop_is_taken_once() -> None:

@@ -108,7 +108,7 @@ class ConsumerGroupDescribeHandler:
 
     async def handle(self, request: ConsumerGroupDescribeRequest, exchange: Exchange) -> ConsumerGroupDescribeResponse:
         if not self._serves_protocol():
-            raise UnsupportedVersionError("the consumer group protocol is off: brokers of another kind are here")
+            raise UnsupportedVersionError("the consumer group protocol is off in this cluster (feature group.version)")
         time_slice = TimeSlice()
         # A group that is named again is described once: it may have many members.
         names = dict.fromkeys(request.group_ids)

@@ -146,8 +146,8 @@ class ConsumerGroupHeartbeatHandler:
     def handle(self, request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> None:
         if not self._serves_protocol():
             raise UnsupportedVersionError(
-                "the consumer group protocol is off while brokers of another kind are in the cluster; use "
-                "group.protocol=classic"
+                "the consumer group protocol is off in this cluster (feature group.version, or a broker of another "
+                "kind); use group.protocol=classic"
             )
         self._authorizer.check(exchange, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         caller = caller_of(exchange)

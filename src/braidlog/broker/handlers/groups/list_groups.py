@@ -20,8 +20,12 @@ class ListGroupsHandler:
     async def handle(self, request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
         if self._groups.loading_partitions():
             raise CoordinatorLoadInProgressError("groups are being loaded; try again")
-        # Who may describe the cluster sees all groups; others see those that they may describe.
-        sees_all = self._authorizer.authorize(exchange, AclOperation.DESCRIBE, *CLUSTER_RESOURCE, log_if_denied=False)
+        # Who may describe the cluster sees all groups, and so do brokers, which hold their records; others see those
+        # that they may describe.
+        sees_all = any(
+            self._authorizer.authorize(exchange, operation, *CLUSTER_RESOURCE, log_if_denied=False)
+            for operation in (AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION)
+        )
         response = ListGroupsResponse()
         time_slice = TimeSlice()
         for partition in self._groups.active_partitions():

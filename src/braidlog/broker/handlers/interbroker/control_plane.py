@@ -7,12 +7,13 @@ ControlledShutdown (7), AlterPartition (56), AllocateProducerIds (67)       from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from braidlog.broker.local_control_channel import ControllerConnection
 from braidlog.cluster import control_wire
 from braidlog.cluster.control_requests import ANY_BROKER_EPOCH, ControlRequest, ControlResponse, UpdateMetadata
+from braidlog.cluster.image import ClusterImage
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.controller.requests import AlterPartitionResult, PartitionChange
 from braidlog.core.protocol_errors import NONE, ProtocolError, UnknownTopicIdError
@@ -106,6 +107,9 @@ class ProducerIdController(Protocol):
 
 
 class IsrController(Protocol):
+    @property
+    def image(self) -> ClusterImage: ...
+
     async def alter_partition(
         self, broker_id: BrokerId, broker_epoch: int, changes: Sequence[PartitionChange]
     ) -> Sequence[AlterPartitionResult]: ...
@@ -147,15 +151,19 @@ class AllocateProducerIdsHandler:
 
 
 class AlterPartitionHandler:
-    """Topics are named before version 2, and known by their ids from then on; `name_of` tells the name of an id."""
+    """Topics are named before version 2, and known by their ids from then on.
 
-    def __init__(self, controller: IsrController, name_of: Callable[[bytes], str | None]) -> None:
+    The controller knows the names of ids; what this broker was told of topics may be older. A leader that hears of an
+    unknown id takes its topic for deleted, and does not ask again.
+    """
+
+    def __init__(self, controller: IsrController) -> None:
         self._controller = controller
-        self._name_of = name_of
 
     async def handle(self, request: AlterPartitionRequest, exchange: Exchange) -> AlterPartitionResponse:
         by_id = exchange.version >= 2
-        names = [(self._name_of(topic.topic_id) if by_id else topic.topic_name) for topic in request.topics]
+        known = self._controller.image.topic_names
+        names = [(known.get(topic.topic_id) if by_id else topic.topic_name) for topic in request.topics]
         changes = [
             _change(TopicPartition(name, data.partition_index), data)
             for name, topic in zip(names, request.topics, strict=True)

@@ -144,6 +144,10 @@ class DelayedFetch(DelayedOperation):
     def on_timeout(self) -> None:
         self.timer = None
         self.fired = True
+        if self.context.follower is not None:
+            self.handler.expired_followers += 1
+        else:
+            self.handler.expired_consumers += 1
         self.wake()
 
 
@@ -173,6 +177,9 @@ class FetchHandler:
         # Of followers, woken by what the round writes.
         self._due: list[DelayedFetch] = []
         self._stopping = False
+        # Fetches that waited until their time was over.
+        self.expired_followers = 0
+        self.expired_consumers = 0
         self.reader = PartitionReader(registry)
 
     @property
@@ -453,6 +460,8 @@ class FetchHandler:
 
     def _read(self, request: FetchRequest, context: FetchContext, version: int) -> FetchReadResult:
         result = FetchReadResult(self._budget(request, version), version)
+        if context.follower is not None:
+            context.follower.begin_reading()
         reader = self.reader
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for target in context.targets:
@@ -471,6 +480,8 @@ class FetchHandler:
 
     def _read_in_slices(self, request: FetchRequest, context: FetchContext, version: int) -> SlicedWork:
         result = FetchReadResult(self._budget(request, version), version)
+        if context.follower is not None:
+            context.follower.begin_reading()
         reader = self.reader
         unauthorized, reads_nothing = context.unauthorized, context.reads_nothing
         for count, target in enumerate(context.targets, 1):
@@ -573,6 +584,8 @@ class FetchHandler:
         session = context.session
         if session is not None and answer.served:
             session.had_data(answer.served)
+        if context.follower is not None:
+            context.follower.charge()
         context.end()
         exchange.answer(FetchResponse(session_id=context.session_id, responses=answer.topics))
 

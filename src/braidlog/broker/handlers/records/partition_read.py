@@ -165,8 +165,14 @@ def _read_for_follower(
             return _diverged(log, target, diverging)
     end = log.log_end_offset
     records: FileSlice | None = None
+    target.held = False
+    is_throttled = partition.leader_throttled and target.fetch_offset != end and partition.is_throttled_for(replica)
+    if is_throttled:
+        allowance = follower.allowance(partition.context.leader_quota)
+        target.held = allowance <= 0
+        max_bytes = min(max_bytes, allowance)
     # Most fetches of a follower that keeps up name partitions of which it has everything.
-    if target.fetch_offset != end:
+    if target.fetch_offset != end and not target.held:
         records = log.read(target.fetch_offset, max_bytes, end, min_one).slice
         if records is None:
             follower.starved = True
@@ -177,7 +183,11 @@ def _read_for_follower(
     if records is not None:
         if version < WITHOUT_CONVERSION_FROM:
             _require_conversion_allowed(log)
+        if is_throttled:
+            follower.add_throttled(records.size, partition.context.leader_quota)
         partition.context.bytes_out += records.size
+        if partition.is_reassigning:
+            partition.context.reassignment_bytes_out += records.size
     return _data(log, target, records)
 
 

@@ -125,6 +125,8 @@ class ProduceAck(PendingAck):
         """The records stay: they are committed later, or never."""
         late = RequestTimedOutError("the records are written, but not enough replicas have them yet")
         for wait in self.waits or ():
+            if not wait.done:
+                wait.partition.context.expired_produces += 1
             wait.finish(late)
             wait.partition.forget_ended_waits()
 
@@ -385,6 +387,8 @@ class ProduceHandler:
             if not isinstance(records, ByteSlice):
                 records = ByteSlice(b"", 0, 0)
             partition.meter.produces += 1
+            if ack.acks == ACKS_ALL:
+                partition.meter.acks_all_produces += 1
             if ack.verification is not None:
                 ack.verification.admit(TopicPartition(partition.topic, data.index), records, partition.require_log())
             info = self._committer.append(partition, records, ack, ack.acks, version, now_ms, ORIGIN_CLIENT, validated)

@@ -23,6 +23,7 @@ from typing import Any, Final
 from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.quotas.mutation_quotas import MutationQuotas
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage
 from braidlog.config.topic_names import is_internal, problem_with
 from braidlog.controller.requests import NewTopic
@@ -69,6 +70,7 @@ class MetadataHandler:
         wanted: Callable[[str], NewTopic],
         announced: Callable[[], Awaitable[object]],
         authorizer: Authorizer,
+        quotas: MutationQuotas,
         announced_within_s: float = _ANNOUNCED_WITHIN_S,
     ) -> None:
         """`announced` returns once the controller has told this broker of the cluster."""
@@ -80,6 +82,7 @@ class MetadataHandler:
         self._wanted = wanted
         self._announced = announced
         self._authorizer = authorizer
+        self._quotas = quotas
         self._announced_within_s = announced_within_s
 
     def handle(
@@ -183,6 +186,11 @@ class MetadataHandler:
         refused: list[MetadataResponseTopic],
     ) -> MetadataResponse:
         errors = await self._creation.create([self._wanted(name) for name in names])
+        quota = self._quotas.of(exchange)
+        if quota is not None:
+            image = self._cache.image
+            created = [topic for name in names if name not in errors and (topic := image.topic(name)) is not None]
+            quota.record(sum(len(topic.partitions) for topic in created))
         response: MetadataResponse = await run_in_slices(self._describe(request, exchange, wanted, errors, refused))
         return response
 

@@ -165,12 +165,14 @@ class ClassicGroupProtocol:
         self._rebalances.dissolve(group, error, effects, now.wall_ms)
 
     def take_over(self, group: ClassicGroup, now: Moment, effects: Effects) -> None:
-        """Go on with a group of the consumer protocol, Stable with members and assignments: a rebalance follows."""
+        """Go on with a group of the consumer protocol: Stable with members and assignments, and a rebalance follows, or
+        Empty."""
         self._groups[group.group_id] = group
         store(group, effects)
         for member in group.members.values():
             self._rebalances.touch(group, member, now)
-        self._rebalances.prepare_rebalance(group, now, effects)
+        if group.members:
+            self._rebalances.prepare_rebalance(group, now, effects)
 
     # What the shard passes on
 

@@ -4,6 +4,7 @@ session    no heartbeat for that long, and the member is out
 rebalance  a member that must give up partitions has that long to say it did
 join       a member of the classic protocol has to join again, and has that long
 sync       …has joined, and has that long to fetch its assignment
+conversion of a whole group: the cluster goes on without this protocol
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SESSION: Final = "consumer.session"
 REBALANCE: Final = "consumer.rebalance"
 JOIN: Final = "consumer.join"
 SYNC: Final = "consumer.sync"
+CONVERSION: Final = "consumer.conversion"
 KINDS: Final = (SESSION, REBALANCE, JOIN, SYNC)
 
 RETRY_MS: Final = 1_000

@@ -1,5 +1,7 @@
 """A live group goes over to the consumer protocol when its first member does, and back when its last one leaves.
 
+It goes back, too, when the cluster gives up the protocol: members that speak it are out then.
+
 Both ways the members stay with what they have: the group is written anew in the other form, in one batch with the
 deletion of the old one. The classic side is changed in place, so those records count as applied.
 """
@@ -153,14 +155,30 @@ class Migration:
         self._classic.take_over(classic, now, effects)
         return True
 
-    def _as_classic(self, group: ConsumerGroup, leaving: ConsumerGroupMember, now: Moment) -> ClassicGroup:
+    def end_consumer_group(self, group: ConsumerGroup, now: Moment, effects: Effects) -> None:
+        """The cluster gives up the protocol: members that speak the classic one stay, offsets do in any case."""
+        classic = self._as_classic(group, None, now)
+        tombstones = Effects()
+        group.write_tombstones(tombstones, applied=True)
+        if not fits(classic, self._settings().max_batch_bytes - tombstones.batch_bytes()):
+            # Too much for one batch: its members are told that they are unknown, and join again.
+            classic = self._as_classic(ConsumerGroup(group.group_id, self._resolver), None, now)
+            classic.generation = group.epoch
+        for member_id in group.members:
+            self._timeouts.end(group.group_id, member_id)
+        effects.add(tombstones)
+        self._classic.take_over(classic, now, effects)
+
+    def _as_classic(self, group: ConsumerGroup, leaving: ConsumerGroupMember | None, now: Moment) -> ClassicGroup:
         classic = ClassicGroup(group.group_id, now.wall_ms)
         classic.generation = group.epoch
         classic.protocol_type = CONSUMER
         for member in group.members.values():
             side = member.profile.classic
-            if side is not None and member.member_id != leaving.member_id:
+            if side is not None and (leaving is None or member.member_id != leaving.member_id):
                 classic.add(self._classic_member(member, side))
+        if not classic.members:
+            return classic
         classic.state = CLASSIC_STABLE
         classic.protocol_name = classic.select_protocol()
         classic.learn_subscriptions()

@@ -25,6 +25,7 @@ from braidlog.coordinator.group.consumer.member import (
     partitions_of,
 )
 from braidlog.coordinator.group.consumer.member_timeouts import (
+    CONVERSION,
     REBALANCE,
     RETRY_MS,
     SESSION,
@@ -95,6 +96,8 @@ class ConsumerGroupProtocol:
 
     def _enabled(self) -> GroupSettings:
         settings = self._settings()
+        if settings.group_version < 1:
+            raise UnsupportedVersionError("the consumer group protocol is off in this cluster (feature group.version)")
         if not settings.consumer_protocol:
             raise UnsupportedVersionError("the consumer group protocol is off (group.coordinator.rebalance.protocols)")
         return settings
@@ -254,9 +257,17 @@ class ConsumerGroupProtocol:
         self._groups[group_id] = made
         return made
 
+    def end_protocol(self, now: Moment) -> None:
+        """Every group is to be written anew as a classic one."""
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._timeouts.set(CONVERSION, group.group_id, "", 0, now)
+
     def on_loaded(self, now: Moment, effects: Effects) -> None:
         """Members that were there get a whole session to show that they still are."""
         settings = self._settings()
+        if settings.group_version < 1:
+            self.end_protocol(now)
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 timeout_ms = settings.session_timeout_of(group.group_id)
@@ -267,6 +278,12 @@ class ConsumerGroupProtocol:
     def on_deadline(self, key: GroupDeadline, now: Moment, effects: Effects) -> None:
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
+        if kind == CONVERSION:
+            if isinstance(group, ConsumerGroup) and self._settings().group_version < 1:
+                # Should the log refuse it, it is tried again; otherwise the group is none of these any more.
+                self._timeouts.set(CONVERSION, group_id, "", RETRY_MS, now)
+                self._migration.end_consumer_group(group, now, effects)
+            return
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if not isinstance(group, ConsumerGroup) or member is None:
             return

@@ -64,7 +64,7 @@ async def test_the_consumer_protocol_is_off_beside_brokers_of_another_kind(broke
     )
     assert (await broker.ask(beat, 0)).error_code == 0
     broker.parts.coordination.is_cluster = True
-    broker.parts.members.others = frozenset()
+    broker.parts.members.others = broker.parts.members._ours = frozenset()
     # A broker that was announced and not looked at yet ends no group.
     assert (broker.parts.members.all_ours, (await broker.ask(beat, 0)).error_code) == (False, 0)
     broker.parts.members.others = frozenset({2})

@@ -9,7 +9,7 @@ from braidlog.broker.handlers.interbroker.control_plane import (
     AlterPartitionHandler,
     ControlledShutdownHandler,
 )
-from braidlog.cluster.image import PartitionInfo
+from braidlog.cluster.image import ClusterImage, ImageDelta, PartitionInfo, TopicImage
 from braidlog.cluster.records import ProducerIdBlock
 from braidlog.controller.requests import AlterPartitionResult, PartitionChange
 from braidlog.core.protocol_errors import FencedLeaderEpochError, NotControllerError, UnknownTopicIdError
@@ -22,6 +22,7 @@ from braidlog.wire.generated.alter_partition import (
     RequestTopicData,
 )
 from braidlog.wire.generated.controlled_shutdown import ControlledShutdownRequest
+from support.controller_cluster import Cluster, create, in_cluster, state
 
 TOPIC_ID = bytes(range(16))
 INFO = PartitionInfo(
@@ -32,6 +33,7 @@ INFO = PartitionInfo(
 class Controller:
     def __init__(self) -> None:
         self.changes: Sequence[PartitionChange] = ()
+        self.image = ClusterImage().apply(ImageDelta(topics_created=(TopicImage("orders", TOPIC_ID, (INFO,)),)))
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: int) -> list[TopicPartition]:
         assert (broker_id, broker_epoch) == (1, 77)
@@ -78,7 +80,7 @@ def test_a_block_of_producer_ids_is_its_start_and_length() -> None:
 def test_isr_changes_come_by_name_or_id_with_epochs_or_without() -> None:
     for version in range(4):
         controller = Controller()
-        handler = AlterPartitionHandler(controller, {TOPIC_ID: "orders"}.get)
+        handler = AlterPartitionHandler(controller)
         proposal: dict[str, Any] = {"new_isr": [1, 2]}
         if version >= 3:
             proposal = {"new_isr_with_epochs": [BrokerState(broker_id=1, broker_epoch=7), BrokerState(broker_id=2)]}
@@ -98,3 +100,21 @@ def test_isr_changes_come_by_name_or_id_with_epochs_or_without() -> None:
         if version >= 2:
             assert response.topics[1].partitions[0].error_code == UnknownTopicIdError.code
         assert handler.error_response(AlterPartitionRequest(), version, NotControllerError()).error_code == 41
+
+
+@in_cluster(1, 2)
+async def test_a_controller_knows_topics_by_their_ids_before_its_broker_is_told_of_them(cluster: Cluster) -> None:
+    """A leader would take its topic for deleted, and never ask again."""
+    await create(cluster, "t", (1, 2))
+    topic = cluster.controller.image.topics["t"]
+    shrunk = RequestPartitionData(
+        partition_index=0, new_isr_with_epochs=[BrokerState(broker_id=1)], partition_epoch=0, leader_epoch=0
+    )
+    request = AlterPartitionRequest(
+        broker_id=1, broker_epoch=-1, topics=[RequestTopicData(topic_id=topic.topic_id, partitions=[shrunk])]
+    )
+    handler: Any = AlterPartitionHandler(cluster.controller)
+    response = await handler.handle(request, ExchangeOfVersion(3))
+    (answer,) = response.topics[0].partitions
+    assert (answer.error_code, answer.isr) == (0, [1])
+    assert state(cluster) == (1, 0, (1,))

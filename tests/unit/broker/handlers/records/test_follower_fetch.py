@@ -544,3 +544,82 @@ def test_who_was_served_keeps_its_place_where_everything_fitted(world: Led) -> N
     before = list(session.dirty)
     assert follower.fetch({}).keys() == {0, 1}
     assert list(session.dirty) == before
+
+
+def throttle(world: Led, rate: int, isr: tuple[int, ...] = (1, 2)) -> Partition:
+    """The first partition is on its topic's list of throttled leaders."""
+    partition = world.partitions[0]
+    world.lead(partition, isr=isr)
+    partition.leader_throttled = True
+    partition.context.leader_quota.limit = rate
+    return partition
+
+
+def commit(world: Led, ends: dict[int, int]) -> None:
+    """The follower in sync has all of it: one that begins is far from joining the ISR."""
+    Follower(world, replica_id=2).fetch(ends)
+
+
+def test_a_throttled_leader_sends_what_the_rate_allows_to_who_is_not_in_sync(world: Led) -> None:
+    partition = throttle(world, 1000)
+    producer, follower = Producer(world), Follower(world, replica_id=3)
+    for _ in range(6):
+        producer.send(bytes(900), to=(0,), acks=1)
+    producer.send(bytes(900), to=(1,), acks=1)
+    commit(world, {0: 6, 1: 1})
+    sent = follower.fetch({0: 0, 1: 0})
+    # A second's worth, one batch at least; the partition that is not throttled comes whole.
+    assert size(sent[0]) == size(sent[1])
+    offset = 1
+    # What the batch was over is waited for: a fetch finds nothing, an append wakes nobody.
+    follower.ask({0: offset, 1: 1})
+    assert follower.waits
+    producer.send(bytes(900), to=(0,), acks=1)
+    assert follower.waits
+    producer.send(b"other", to=(1,), acks=1)
+    assert follower.answer().keys() == {1}
+    copied, began = size(sent[0]), world.clock.monotonic()
+    while offset < 6:
+        world.clock.advance(0.25)
+        data = follower.fetch({0: offset, 1: 2}).get(0)
+        if data is not None and size(data):
+            copied += size(data)
+            offset += round(size(data) / size(sent[0]))
+        assert world.clock.monotonic() - began < 60
+    elapsed_s = world.clock.monotonic() - began
+    # A second's worth at first, and the batch that may be over.
+    assert elapsed_s * 1000 <= copied <= (elapsed_s + 1) * 1000 + size(sent[0])
+    assert partition.context.leader_quota.byte_rate() <= 1400
+
+
+def test_a_follower_in_sync_is_neither_throttled_nor_counted(world: Led) -> None:
+    partition = throttle(world, 1)
+    producer, follower = Producer(world), Follower(world, replica_id=2)
+    for offset in range(3):
+        producer.send(bytes(900), acks=1)
+        assert size(follower.fetch({0: offset})[0]) > 900
+    assert partition.context.leader_quota.byte_rate() == 0
+
+
+def test_a_partition_off_the_list_is_not_counted_and_a_rate_of_nothing_stops_those_on_it(world: Led) -> None:
+    partition = throttle(world, 0)
+    producer, follower = Producer(world), Follower(world, replica_id=3)
+    producer.send(bytes(900), acks=1)
+    commit(world, {0: 1})
+    assert size(follower.fetch({0: 0, 1: 0})[0]) == 0
+    world.clock.advance(100)
+    assert follower.fetch({0: 0}) == {}
+    partition.leader_throttled = False
+    assert size(follower.fetch({0: 0})[0]) > 900
+    assert partition.context.leader_quota.byte_rate() == 0
+
+
+def test_a_follower_that_is_about_to_join_is_not_held(world: Led) -> None:
+    """The high watermark waits for it, and so do producers."""
+    throttle(world, 1)
+    producer, follower = Producer(world), Follower(world, replica_id=3)
+    producer.send(bytes(900), acks=1)
+    # Nothing is committed yet, so that it has all that is: it is proposed.
+    follower.fetch({0: 0})
+    assert [each.index for each in world.proposals] == [0]
+    assert size(follower.fetch({0: 0})[0]) > 900

@@ -14,6 +14,7 @@ from braidlog.broker.authorization.authorizer import Authorizer
 from braidlog.broker.auto_topic_creation import AutoTopicCreation
 from braidlog.broker.handlers.topics.metadata import MetadataHandler, TopicDescriber
 from braidlog.broker.metadata_cache import MetadataCache
+from braidlog.broker.quotas.mutation_quotas import MutationQuotas
 from braidlog.broker.server import Server
 from braidlog.cluster.image import ClusterImage, PartitionInfo, TopicImage, no_leader
 from braidlog.controller.requests import NewTopic
@@ -120,8 +121,9 @@ class Announcement:
     def asked(self, within_s: float) -> asyncio.Task[MetadataResponse]:
         """A client's question, on the way to its answer."""
         cache, creation = cast("MetadataCache", self), cast("AutoTopicCreation", None)
+        quotas = cast("MutationQuotas", None)
         handler = MetadataHandler(
-            cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, Authorizer(), within_s
+            cache, PartitionRegistry(), creation, False, NewTopic, self._heard.wait, Authorizer(), quotas, within_s
         )
         exchange = SimpleNamespace(version=12, channel=SimpleNamespace(listener="CLIENTS"))
         request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])

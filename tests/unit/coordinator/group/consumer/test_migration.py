@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from braidlog.coordinator.group.classic.group import ClassicGroup
@@ -13,6 +15,7 @@ from braidlog.core.protocol_errors import (
     GroupIdNotFoundError,
     RebalanceInProgressError,
     UnknownServerError,
+    UnsupportedVersionError,
 )
 from braidlog.wire.generated.join_group import JoinGroupRequestProtocol
 from braidlog.wire.generated.leave_group import MemberIdentity
@@ -241,4 +244,56 @@ def test_a_group_that_one_batch_cannot_hold_does_not_go_back(driver: ConsumerDri
     assert driver.leave("new").error_code == 0
     assert driver.group.members.keys() == {old}
     assert driver.beat_classic(old, 1).error_code == RebalanceInProgressError.code
+    holds(driver)
+
+
+# Where the cluster gives the protocol up
+
+
+def without_protocol(driver: ConsumerDriver) -> None:
+    driver.settings = dataclasses.replace(driver.settings, group_version=0)
+    driver.apply(driver.shard.end_consumer_protocol(driver.now))
+    driver.advance(0)
+
+
+def test_a_group_without_members_becomes_an_empty_classic_one(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.leave("a")
+    epoch = driver.group.epoch
+    without_protocol(driver)
+    assert (driver.classic.state_name(), driver.classic.generation) == ("Empty", epoch)
+    assert driver.classic.protocol_type == "consumer"
+    holds(driver)
+    # Members of the classic protocol find it.
+    member = settled_classic(driver)
+    assert driver.beat_classic(member, driver.classic.generation).error_code == 0
+
+
+def test_members_of_the_given_up_protocol_are_out_and_those_of_the_classic_one_stay(driver: ConsumerDriver) -> None:
+    old = settled_classic(driver)
+    driver.join("new", "t")
+    without_protocol(driver)
+    assert list(driver.classic.members) == [old]
+    assert driver.beat_classic(old, driver.classic.generation).error_code == RebalanceInProgressError.code
+    assert driver.beat("new", 2).error_code == UnsupportedVersionError.code
+    assert driver.join("other", "t").error_code == UnsupportedVersionError.code
+    driver.advance(CLASSIC_SESSION_S + REBALANCE_S + 1)
+    holds(driver)
+
+
+def test_a_coordinator_that_loads_later_converts_what_it_finds(driver: ConsumerDriver) -> None:
+    driver.join("a", "t")
+    driver.settings = dataclasses.replace(driver.settings, group_version=0)
+    driver.crash()
+    driver.advance(0)
+    assert driver.classic.state_name() == "Empty"
+    holds(driver)
+
+
+def test_a_group_too_large_for_one_batch_goes_on_without_its_members(driver: ConsumerDriver) -> None:
+    settled_classic(driver)
+    driver.join("new", "t")
+    driver.settings = dataclasses.replace(driver.settings, max_batch_bytes=1)
+    without_protocol(driver)
+    assert driver.classic.state_name() == "Empty"
     holds(driver)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from braidlog.cli.commands.transactions_abort import _starting_at
+from braidlog.cli.transactions_abort import _starting_at
 from braidlog.client.admin.transactions import ActiveProducer
 from braidlog.core.errors import UserError
 from braidlog.core.types import TopicPartition
