@@ -52,7 +52,7 @@ from support.simulation.invariants import InvariantBroken
 from support.simulation.store_history import FENCED, NEVER_FALL, NO_INHERITANCE, ONE_CONTROLLER, ONE_LEADER
 
 Patch = pytest.MonkeyPatch
-MOST_SEEDS = 6
+MOST_SEEDS = 40
 STEPS = 12
 # How long the store takes where a defect lies in what happens meanwhile.
 SLOW_S = 2.0
@@ -135,7 +135,7 @@ def tell_before_the_commit(patch: Patch) -> None:
         for plan in plans:
             context = context.after(plan)
             for batch in plan.requests:
-                self._queues.send(requests_of(context, self._broker_id, batch))
+                self.queues.send(requests_of(context, self._broker_id, batch))
         if any(plan.steps and plan.requests for plan in plans):
             await asyncio.sleep(SLOW_S)
         await genuine(self, plans)
