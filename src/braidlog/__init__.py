@@ -9,8 +9,6 @@ if os.environ.get("BRAIDLOG_PURE") == "1":
 
     prefer_source()
 
-from braidlog.core.version import VERSION as __version__
-
 if TYPE_CHECKING:
     from braidlog import errors as errors
     from braidlog.client import (
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
         UserError,
         WakeupError,
     )
+    from braidlog.core.version import VERSION as __version__
 
 __all__ = [
     "AbortableError", "Admin", "ArgumentError", "AsyncConsumer", "AuthenticationFailed", "BraidlogError",
@@ -69,9 +68,11 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The clients, imported when first asked for: a broker never pays for them."""
+        """The clients and the rest, imported when first asked for: a broker never pays for them."""
         if name == "errors":
             return import_module("braidlog.errors")
+        if name == "__version__":
+            return import_module("braidlog.core.version").VERSION
         if name not in __all__:
             raise AttributeError(f"module 'braidlog' has no attribute {name!r}")
         return getattr(import_module("braidlog.client"), name)

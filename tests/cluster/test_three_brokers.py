@@ -342,7 +342,9 @@ def test_registrations_are_as_kafka_writes_them(cluster: Cluster) -> None:
             assert (record["host"], record["port"]) == ("127.0.0.1", broker.port)
             assert record["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
             assert record["features"] == {"braidlog.version": {"min_version": 1, "max_version": 1}}
-        assert json.loads(client.get("/feature")[0]) == {"version": 2, "status": 1, "features": {}}
+        # An ensemble that is ours from the beginning.
+        finalized = {"group.version": {"max_version_level": 1}, "transaction.version": {"max_version_level": 2}}
+        assert json.loads(client.get("/feature")[0]) == {"version": 2, "status": 1, "features": finalized}
     finally:
         client.stop()
         client.close()

@@ -14,7 +14,7 @@ from support.broker import Broker
 from support.confluent import create_topic
 
 # The placeholder of an option says what it takes; a new one belongs into one of the two.
-NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "SIZE", "1:2,2:3"}
+NUMBERS = {"N", "ID", "SECONDS", "TIME", "DURATION", "WHERE", "HOST:PORT", "HOST:FIRST_PORT", "SIZE", "1:2,2:3", "IDS"}
 WORDS = {
     "ADDRESS", "CLIENT-ID", "DIR", "FILE", "GROUP", "HOST", "HOST:PORT[/PATH]", "KEY", "KEY=VALUE", "NAME",
     "NAME=VALUE", "PRINCIPAL", "PROFILE", "STATE", "TEXT", "TOKEN-ID", "TOPIC", "TRANSACTIONAL-ID", "TYPE", "URL",
