@@ -32,7 +32,7 @@ LIVES = SeededLives(begin, __file__, quick=200, soak=100, soak_steps=50)
 
 @LIVES.quick_lives
 def test_what_must_hold_of_replicas_holds(workload: ReplicatedWorkload) -> None:
-    assert workload.history.acknowledged
+    assert workload.history.deliveries
 
 
 test_replay = LIVES.replay()

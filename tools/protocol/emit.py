@@ -33,8 +33,7 @@ class StructWriter:
 
     def lines(self) -> list[str]:
         name = self.struct.name
-        # Values alone: the garbage collector need not look at them.
-        out = ["@mypyc_attr(acyclic=True)", f"class {name}(Message):"]
+        out = [f"class {name}(Message):"]
         names = [f'"{item.name}"' for item in self.struct.fields]
         out.append(f"    __slots__ = ({', '.join(names)}{',' if len(names) == 1 else ''})")
         if self.struct.fields:
@@ -226,7 +225,7 @@ def module_text(schema: Schema) -> str:
     for struct in schema.structs.values():
         body += ["", "", *StructWriter(schema, struct).lines()]
     text = "\n".join(body)
-    imports = ["from mypy_extensions import mypyc_attr", ""]
+    imports = []
     errors = [name for name in ("refuse", "refuse_null", "required_text") if f"{name}(" in text]
     if errors:
         imports.append(f"from braidlog.wire.errors import {', '.join(errors)}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mypy_extensions import mypyc_attr
-
 
 class ReadableFile(Protocol):
     """What the network needs of an open file."""
@@ -17,7 +15,6 @@ class ReadableFile(Protocol):
     def pread(self, size: int, position: int) -> bytes: ...
 
 
-@mypyc_attr(acyclic=True)
 class ByteSlice:
     """`buffer[start:end]` without a copy: how a decoded request holds its record batches."""
 
@@ -39,7 +36,6 @@ class ByteSlice:
         return self.buffer[self.start : self.end]
 
 
-@mypyc_attr(acyclic=True)
 class FileSlice:
     """`size` bytes of `file` from `position`; the file stays readable as long as the slice is referenced."""
 

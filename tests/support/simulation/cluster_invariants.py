@@ -33,6 +33,8 @@ class ClusterHistory:
         self.store = store
         self.producer_ids: dict[int, str] = {}
         self.acknowledged: list[Acknowledged] = []
+        # Acknowledgements in all, also of topics that were deleted before they came.
+        self.deliveries = 0
 
     def got_producer_id(self, producer_id: int, broker: str) -> None:
         other = self.producer_ids.get(producer_id)

@@ -334,6 +334,7 @@ class ClusterWorkload:
         except (ClientError, ProtocolError) as problem:
             self._note(f"{value.decode()} failed: {problem!r}")
             return
+        self.history.deliveries += 1
         if self.store.topics.get(to.topic) == topic_id:
             self.history.acknowledged.append(Acknowledged(to.topic, topic_id, to.partition, written.offset, value))
 

@@ -7,7 +7,6 @@ then its peer learns that the connection is gone.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -123,13 +122,8 @@ class SimulatedChannel(Channel):
         if self.closed:
             return
         self._received += data
-        now = asyncio.get_running_loop().time()
-        self.round.before_read(now)
-        try:
-            self._handle_frames()
-        finally:
-            self.round.after_read()
-            self.round.last_read = now
+        self._handle_frames()
+        self.round.after_read()
 
     def _handle_frames(self) -> None:
         """Every whole frame, unless one of them needs time: the rest is then held until `resume`."""
