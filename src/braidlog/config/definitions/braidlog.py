@@ -20,11 +20,11 @@ SETTINGS: Final = (
     ),
     Setting("braidlog.store.socket", STRING, None, LOW,
         doc="Unix socket at which a process of this machine serves a coordination store to several brokers; "
-        "`braidlog serve --workers` sets it. In place of zookeeper.connect.",
+        "a broker that is served in several workers has it set. In place of zookeeper.connect.",
     ),
     Setting("braidlog.host", STRING, None, LOW,
         doc="The machine of this broker, where several brokers share one: replicas of a partition are placed on "
-        "different machines while there are any. `braidlog serve --workers` sets it to the machine's name.",
+        "different machines while there are any. In workers it is the machine's name unless set.",
     ),
     Setting("braidlog.inter.broker.requests.on.any.listener", BOOLEAN, False, LOW,
         doc="Take requests that only brokers send, such as StopReplica, on every listener as Kafka does, and not only "
