@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -21,34 +20,12 @@ from braidlog.cli.program import main
 from braidlog.local_cluster.zookeeper import ZooKeeper
 from braidlog.testing.cluster import Cluster, ClusterBroker
 from support.cluster import start_cluster
+from support.cluster_commands import Commands
 from support.eventually import eventually
 from support.ports import lasting_port
 
 BRAIDLOG = [sys.executable, "-m", "braidlog"]
 PARTITIONS = 6
-
-
-class Commands:
-    """Commands in this process, on one cluster."""
-
-    def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-        self.cluster = cluster
-        self._capsys = capsys
-
-    def __call__(self, *words: str, code: int | None = 0) -> Any:
-        """What it prints as JSON."""
-        self._capsys.readouterr()
-        found = main([*words, "--bootstrap", self.cluster.bootstrap_servers, "--output", "json"])
-        said = self._capsys.readouterr()
-        assert code is None or found == code, said.err
-        return json.loads(said.out) if said.out.startswith(("[", "{")) else said.out
-
-    def findings(self) -> dict[str, list[dict[str, str]]]:
-        """The doctor's, by check."""
-        by_check: dict[str, list[dict[str, str]]] = {}
-        for each in self("doctor", code=None):
-            by_check.setdefault(each["check"], []).append(each)
-        return by_check
 
 
 @pytest.fixture(scope="module")

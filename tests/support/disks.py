@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent / "failing_calls.c"
+from support.preloaded import preloaded_library
+
+FAILING_CALLS = "failing_calls.c"
 
 
 class SmallDisk:
@@ -112,10 +114,5 @@ class FailingCalls:
 
 
 def failing_calls(place: Path, path: Path) -> FailingCalls:
-    """Compiles the library; skips the test where there is no C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler: system calls cannot be made to fail")
-    library = place / "failing_calls.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-o", str(library), str(SOURCE), "-ldl"], check=True)
-    return FailingCalls(library, place / "failing-calls", path)
+    """Skips the test where there is no C compiler."""
+    return FailingCalls(preloaded_library(FAILING_CALLS, place), place / "failing-calls", path)

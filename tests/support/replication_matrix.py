@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,10 +26,11 @@ from braidlog.testing import Cluster, ClusterBroker
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support import confluent
 from support.client_history import Acknowledged, GaveUp, Sent
-from support.disks import SOURCE, FailingCalls, SmallDisk, small_disk
+from support.disks import FAILING_CALLS, FailingCalls, SmallDisk, small_disk
 from support.eventually import eventually
 from support.history_checker import Anomaly, abandoned_transactions
 from support.network_namespaces import Host, Network, NetworkUnavailable
+from support.preloaded import preloaded_library
 from support.raw import RawConnection
 from support.replica_logs import differing_replicas
 from support.replicated_traffic import PARTITIONS, Kind, Traffic
@@ -192,11 +192,7 @@ def isolated_cluster(directory: Path, brokers: int = 3, servers: int = 3) -> Ite
             network = made.enter_context(Network(brokers + servers))
         except NetworkUnavailable as problem:
             pytest.skip(f"no network namespaces here: {problem}")
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            pytest.skip("no C compiler: disks cannot be made slow")
-        library = directory / "failing_calls.so"
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+        library = preloaded_library(FAILING_CALLS, directory)
         # Each server has its own disk there.
         zookeeper_log = directory / "zookeeper-log"
         paths = [directory / f"broker-{number}" for number in range(brokers)] + [zookeeper_log] * servers
