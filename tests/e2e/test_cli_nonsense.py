@@ -146,6 +146,8 @@ def test_interrupted_at_any_moment(cli: Any) -> None:
         "    def find_spec(self, name, path, target=None):\n"
         "        if name == 'braidlog.cli.program':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
+        # Uncompiled, the package puts a finder of its own first.
+        "import braidlog\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         "from braidlog.__main__ import main\n"
         "sys.exit(main(['topics', 'list']))\n"
