@@ -54,8 +54,11 @@ _COLD_READS: Final = "cold reads"
 _PROGRESS_EVERY_S: Final = 1.0
 _MEMORY_EVERY_S: Final = 1.0
 _CERTIFICATES_EVERY_S: Final = 5.0
-# New objects after which the garbage collector looks at them: a few milliseconds.
-_YOUNG_OBJECTS: Final = 25_000
+# New objects after which the garbage collector looks at them, how many of these looks make the next generation due, and
+# how many of those the oldest: ten thousand objects take a millisecond or two, fifty thousand ten.
+_YOUNG_OBJECTS: Final = 10_000
+_MIDDLE_EVERY: Final = 5
+_OLD_EVERY: Final = 500
 # A client that gets no answer for this long from an advertised address gives up.
 _REACH_TIMEOUT_S: Final = 3.0
 
@@ -555,7 +558,7 @@ def _keep_what_is_alive() -> None:
     Requests leave hardly any cycles behind, so collecting less often costs no memory worth mentioning.
     """
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
+    gc.set_threshold(_YOUNG_OBJECTS, _MIDDLE_EVERY, _OLD_EVERY)
 
 
 def _read_through(part: FileSlice) -> None:
