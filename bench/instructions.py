@@ -24,6 +24,8 @@ PARTITIONS = 4
 # Connections and requests in flight on each.
 SHAPES = ((1, 1), (50, 1), (10, 5))
 RECORDS = 100
+# Under callgrind a broker is some fifty times slower, and on a busy machine it waits for its turn.
+PATIENCE_MS = 60_000
 
 
 class _Counted(Braidlog):
@@ -74,6 +76,7 @@ def count(place: Path, checkout: Path | None, seconds: float) -> dict[str, float
     try:
         with topic(broker, "counted", PARTITIONS) as name:
             common: dict[str, programs.Option] = {"port": broker.port, "topic": name, "partitions": PARTITIONS}
+            common["patience_ms"] = PATIENCE_MS
             programs.run("tiny", "produce", connections=5, seconds=seconds, **common)
             programs.run("tiny", "fetch", connections=5, seconds=seconds, records=RECORDS, **common)
             for mode in ("produce", "fetch"):

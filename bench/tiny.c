@@ -138,6 +138,7 @@ static void print_result(samples_t *samples, double seconds, double cpu) {
 static void saturate(void) {
     int count = (int)option_number("connections", 1), in_flight = (int)option_number("in-flight", 1);
     double seconds = atof(option("seconds", "2")), warm = atof(option("warm-seconds", "0.5"));
+    int patience_ms = (int)option_number("patience-ms", 1000);
     if (in_flight > MAX_IN_FLIGHT)
         die("at most %d in flight", MAX_IN_FLIGHT);
     samples_t samples;
@@ -163,11 +164,11 @@ static void saturate(void) {
             samples.count = 0;
             cpu = client_cpu_seconds();
         }
-        int ready = epoll_wait(poller, events, 512, 1000);
+        int ready = epoll_wait(poller, events, 512, patience_ms);
         if (ready < 0 && errno != EINTR)
             die("epoll: %s", strerror(errno));
-        if (ready == 0 && now_ns() - now > 900000000)
-            die("no reply for a second");
+        if (ready == 0 && now_ns() - now > patience_ms * 900000LL)
+            die("no reply for %d ms", patience_ms);
         for (int i = 0; i < ready; i++) {
             connection_t *c = events[i].data.ptr;
             for (int replies = receive(c, &samples, MSG_DONTWAIT); replies > 0; replies--)
