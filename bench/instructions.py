@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
@@ -67,6 +68,13 @@ def _load(broker: _Counted, mode: str, seconds: float, options: dict[str, progra
     return broker.executed(), result["requests"]
 
 
+def _idle(broker: _Counted, seconds: float) -> int:
+    """Instructions of the broker's own jobs in as much time."""
+    broker.zero()
+    time.sleep(seconds)
+    return broker.executed()
+
+
 def count(place: Path, checkout: Path | None, seconds: float) -> dict[str, float]:
     """Instructions a request by the name of the load."""
     found: dict[str, float] = {}
@@ -79,15 +87,18 @@ def count(place: Path, checkout: Path | None, seconds: float) -> dict[str, float
             common["patience_ms"] = PATIENCE_MS
             programs.run("tiny", "produce", connections=5, seconds=seconds, **common)
             programs.run("tiny", "fetch", connections=5, seconds=seconds, records=RECORDS, **common)
+            own = _idle(broker, seconds)
+            print(f"  its own jobs: {own / seconds:,.0f} a second", file=sys.stderr)
             for mode in ("produce", "fetch"):
                 more: dict[str, programs.Option] = {"records": RECORDS} if mode == "fetch" else {}
                 for connections, in_flight in SHAPES:
                     shape: dict[str, programs.Option] = {"connections": connections, "in_flight": in_flight, **more}
                     title = f"{mode}, {connections} x {in_flight}"
-                    # What a load costs once, such as its connections, is in both, and not in their difference.
+                    # What a load costs once, such as its connections, is in both, and not in their difference; what
+                    # the broker does by itself depends on the time, and so on what else the machine does.
                     few = _load(broker, mode, 1, {**common, **shape})
                     many = _load(broker, mode, 1 + seconds, {**common, **shape})
-                    found[title] = (many[0] - few[0]) / (many[1] - few[1])
+                    found[title] = (many[0] - few[0] - own) / (many[1] - few[1])
                     print(f"  {title}: {found[title]:,.0f} of {many[1] - few[1]:,.0f} requests", file=sys.stderr)
     finally:
         broker.kill()
