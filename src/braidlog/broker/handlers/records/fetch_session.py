@@ -102,7 +102,7 @@ class FetchTarget(FollowerTarget):
         """A follower's, visited: it is dirty no longer if the follower has, and knows, all there is."""
         partition = self.partition
         follower = self.follower
-        if not self.dirty or follower is None or partition is None:
+        if not self.dirty or self.overruled or follower is None or partition is None:
             return
         log = partition.log
         if (

@@ -170,6 +170,7 @@ def _read_for_follower(
         partition.follower_fetched(
             replica, target.fetch_offset, target.log_start_offset, follower.broker_epoch, follower.last_fetch_s
         )
+        target.overruled = False
     if records is not None:
         if version < WITHOUT_CONVERSION_FROM:
             _require_conversion_allowed(log)
