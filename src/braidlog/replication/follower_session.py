@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.replication.delayed_operation import DelayedOperation
-from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica
+from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica, ReplicaProgress
 
 if TYPE_CHECKING:
     from braidlog.replication.partition import Partition
@@ -74,13 +74,15 @@ class FollowerSession:
 class FollowerTarget:
     """One partition in a follower's session; `FetchTarget` is one, also for consumers, who have no session here."""
 
-    __slots__ = ("dirty", "follower", "held", "overruled", "partition", "replica")
+    __slots__ = ("dirty", "follower", "held", "overruled", "partition", "progress", "replica")
 
     def __init__(self) -> None:
         self.follower: FollowerSession | None = None
         # Set while the partition tells this target of changes.
         self.partition: Partition | None = None
+        # What the partition knows of the follower, in the leader epoch of `progress`.
         self.replica: RemoteReplica | None = None
+        self.progress: ReplicaProgress | None = None
         self.dirty = False
         self.held = False
         # Another session of its follower has told the partition something else since.
@@ -88,6 +90,7 @@ class FollowerTarget:
 
     def link(self, partition: Partition, replica: RemoteReplica) -> None:
         self.replica = replica
+        self.progress = partition.progress
         if self.partition is not partition:
             self.unlink()
             self.partition = partition
