@@ -193,7 +193,17 @@ DEFECTS = {
         (acknowledge_what_is_written, (NOTHING_LOST,)),
     )
 }
-IN_COMPILED_CLASSES = (commit_what_is_written.__name__, acknowledge_what_is_written.__name__)
+IN_COMPILED_CLASSES = frozenset(
+    defect.__name__
+    for defect in (
+        copy_other_bytes,
+        never_truncate,
+        truncate_what_is_committed,
+        forget_the_high_watermark,
+        commit_what_is_written,
+        acknowledge_what_is_written,
+    )
+)
 
 
 def test_a_broker_that_leads_with_an_empty_log_is_found(monkeypatch: Patch) -> None:
