@@ -54,8 +54,11 @@ _COLD_READS: Final = "cold reads"
 _PROGRESS_EVERY_S: Final = 1.0
 _MEMORY_EVERY_S: Final = 1.0
 _CERTIFICATES_EVERY_S: Final = 5.0
-# New objects after which the garbage collector looks at them: a few milliseconds.
+# New objects after which the garbage collector looks at them: a few milliseconds. What is left of them it looks at once
+# more after so many times, which holds up everything for as long as all of that takes; then after so many of those.
 _YOUNG_OBJECTS: Final = 25_000
+_YOUNG_COLLECTIONS: Final = 2
+_MIDDLE_COLLECTIONS: Final = 400
 # A client that gets no answer for this long from an advertised address gives up.
 _REACH_TIMEOUT_S: Final = 3.0
 
@@ -555,7 +558,7 @@ def _keep_what_is_alive() -> None:
     Requests leave hardly any cycles behind, so collecting less often costs no memory worth mentioning.
     """
     gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
+    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, _MIDDLE_COLLECTIONS)
 
 
 def _read_through(part: FileSlice) -> None:
