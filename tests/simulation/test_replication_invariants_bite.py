@@ -10,7 +10,7 @@ from braidlog.broker.replica_manager import ReplicaManager
 from braidlog.controller import brokers, partitions, reassignments
 from braidlog.core.compilation import is_compiled
 from braidlog.core.slices import ByteSlice
-from braidlog.replication.follower import AppendedFetch, PartitionFetchState, Position
+from braidlog.replication.follower import AppendedFetch, PartitionFetchState
 from braidlog.replication.partition import Partition
 from braidlog.replication.progress import ReplicaProgress
 from braidlog.storage.dirs.log_manager import LogManager
@@ -90,9 +90,9 @@ def never_truncate(patch: Patch) -> None:
     """The follower says that its last epoch is the leader's, so that the leader finds no divergence."""
     genuine = PartitionFetchState.position
 
-    def position(self: PartitionFetchState) -> Position:
-        found = genuine(self)
-        return found if found.last_epoch < 0 else found._replace(last_epoch=self.leader_epoch)
+    def position(self: PartitionFetchState) -> tuple[int, int, int]:
+        end, last_epoch, start = genuine(self)
+        return end, last_epoch if last_epoch < 0 else self.leader_epoch, start
 
     patch.setattr(PartitionFetchState, "position", position)
 
@@ -109,12 +109,15 @@ def truncate_what_is_committed(patch: Patch) -> None:
 
 def forget_the_high_watermark(patch: Patch) -> None:
     """Every other time."""
+    genuine = PartitionFetchState.append
 
-    def advance(self: PartitionFetchState, leaders: int) -> None:
-        is_even = self.log.log_end_offset % 2 == 0
-        self.log._local_log.high_watermark = min(leaders, self.log.log_end_offset) if is_even else 0
+    def append(self: PartitionFetchState, *rest: Any) -> AppendedFetch:
+        done = genuine(self, *rest)
+        if self.log.log_end_offset % 2:
+            self.log._local_log.high_watermark = 0
+        return done
 
-    patch.setattr(PartitionFetchState, "_advance_high_watermark", advance)
+    patch.setattr(PartitionFetchState, "append", append)
 
 
 def elect_any_replica(patch: Patch) -> None:
@@ -190,7 +193,17 @@ DEFECTS = {
         (acknowledge_what_is_written, (NOTHING_LOST,)),
     )
 }
-IN_COMPILED_CLASSES = (commit_what_is_written.__name__, acknowledge_what_is_written.__name__)
+IN_COMPILED_CLASSES = frozenset(
+    defect.__name__
+    for defect in (
+        copy_other_bytes,
+        never_truncate,
+        truncate_what_is_committed,
+        forget_the_high_watermark,
+        commit_what_is_written,
+        acknowledge_what_is_written,
+    )
+)
 
 
 def test_a_broker_that_leads_with_an_empty_log_is_found(monkeypatch: Patch) -> None:

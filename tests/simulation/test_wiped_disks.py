@@ -33,14 +33,11 @@ class Life:
 
     async def begin(self) -> None:
         await self.cluster.start()
-
-        async def create() -> None:
-            admin = Admin(bootstrap_servers=self.cluster.servers)
-            await self._program.call(admin.create_topics, [NewTopic(WHERE.topic, assignment=[[1, 2, 3]])])
-            await self._program.call(admin.close)
-
-        await self._program.spawn(create())
+        await self.create()
         await self.until(lambda: self.knows_of_epoch(self.first) and self.held(self.first).leader == 1)
+
+    async def create(self) -> None:
+        await self.ask(lambda admin: admin.create_topics([NewTopic(WHERE.topic, assignment=[[1, 2, 3]])]))
 
     async def write(self) -> None:
         async def send() -> None:
@@ -248,8 +245,8 @@ def test_one_replica_of_several_is_copied_anew(life: Life) -> None:
     run(life, work)
 
 
-def test_a_topic_whose_last_replica_in_sync_was_lost_can_be_deleted(life: Life) -> None:
-    """There is nothing left to delete where the disk was replaced."""
+def test_a_topic_whose_last_replica_in_sync_was_lost_can_be_deleted_and_made_again(life: Life) -> None:
+    """There is nothing left to delete where the disk was replaced, and the next topic has lost nothing there."""
 
     async def work() -> None:
         await life.lead_alone()
@@ -258,6 +255,10 @@ def test_a_topic_whose_last_replica_in_sync_was_lost_can_be_deleted(life: Life) 
         await life.until(lambda: life.offline(life.first) and life.state().leader == -1)
         await life.ask(lambda admin: admin.delete_topics([WHERE.topic]))
         await life.until(lambda: life.cluster.zookeeper.tree.find(paths.topic(WHERE.topic)) is None)
+        await life.create()
+        await life.write()
+        await life.until(life.is_whole)
+        assert life.held(life.first).leader == 1
 
     run(life, work)
 

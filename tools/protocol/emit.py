@@ -33,7 +33,8 @@ class StructWriter:
 
     def lines(self) -> list[str]:
         name = self.struct.name
-        out = [f"class {name}(Message):"]
+        # Values alone: the garbage collector need not look at them.
+        out = ["@mypyc_attr(acyclic=True)", f"class {name}(Message):"]
         names = [f'"{item.name}"' for item in self.struct.fields]
         out.append(f"    __slots__ = ({', '.join(names)}{',' if len(names) == 1 else ''})")
         if self.struct.fields:
@@ -225,7 +226,7 @@ def module_text(schema: Schema) -> str:
     for struct in schema.structs.values():
         body += ["", "", *StructWriter(schema, struct).lines()]
     text = "\n".join(body)
-    imports = []
+    imports = ["from mypy_extensions import mypyc_attr", ""]
     errors = [name for name in ("refuse", "refuse_null", "required_text") if f"{name}(" in text]
     if errors:
         imports.append(f"from braidlog.wire.errors import {', '.join(errors)}")

@@ -75,7 +75,13 @@ def _told_to_delete(context: ControllerContext, deletion: Deletion, stops: list[
 
 
 def answered(context: ControllerContext, broker: BrokerId, answers: Mapping[TopicPartition, int]) -> Plan:
-    """What a broker said to StopReplica with delete: an error code for each partition."""
+    """What a broker said to StopReplica with delete: an error code for each partition.
+
+    A replica that is gone is offline no more: the next one of that name has a log of its own.
+    """
+    offline = context.offline_dirs.get(broker, frozenset())
+    left = offline - {where for where, error in answers.items() if not error}
+    offline_dirs = None if left == offline else {**context.offline_dirs, broker: left}
     changed: dict[str, dict[tuple[int, BrokerId], ReplicaState]] = {}
     for where, error in answers.items():
         deletion = context.deletions.get(where.topic)
@@ -89,11 +95,8 @@ def answered(context: ControllerContext, broker: BrokerId, answers: Mapping[Topi
         else:
             move(where, broker, _STARTED, _SUCCESSFUL, ReplicaState.NON_EXISTENT)
             del replicas[where.partition, broker]
-    if not changed:
-        return Plan()
-    return Plan(
-        deletions={name: context.deletions[name]._replace(replicas=replicas) for name, replicas in changed.items()}
-    )
+    deletions = {name: context.deletions[name]._replace(replicas=replicas) for name, replicas in changed.items()}
+    return Plan(deletions=deletions or None, offline_dirs=offline_dirs)
 
 
 def suspended(context: ControllerContext, lost: Callable[[TopicPartition, BrokerId], bool]) -> dict[str, Deletion]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 
 class ReadableFile(Protocol):
     """What the network needs of an open file."""
@@ -15,6 +17,7 @@ class ReadableFile(Protocol):
     def pread(self, size: int, position: int) -> bytes: ...
 
 
+@mypyc_attr(acyclic=True)
 class ByteSlice:
     """`buffer[start:end]` without a copy: how a decoded request holds its record batches."""
 
@@ -36,6 +39,7 @@ class ByteSlice:
         return self.buffer[self.start : self.end]
 
 
+@mypyc_attr(acyclic=True)
 class FileSlice:
     """`size` bytes of `file` from `position`; the file stays readable as long as the slice is referenced."""
 

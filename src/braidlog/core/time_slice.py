@@ -23,10 +23,17 @@ class TimeSlice:
         self._now: Callable[[], float] = getattr(asyncio.get_running_loop(), "monotonic", time.monotonic)
         self._until = self._now() + SLICE_S
 
+    def is_over(self) -> bool:
+        return self._now() >= self._until
+
+    async def pause(self) -> None:
+        """Let others run; a new slice begins after that."""
+        await asyncio.sleep(0)
+        self._until = self._now() + SLICE_S
+
     async def yield_if_over(self) -> None:
-        if self._now() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._now() + SLICE_S
+        if self.is_over():
+            await self.pause()
 
 
 async def run_in_slices(work: SlicedWork) -> Any:

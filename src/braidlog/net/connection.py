@@ -175,8 +175,12 @@ class Connection(Channel):
                 self._pieces = []
                 if not self._complete(data):
                     return
-            self._cut(data, 0)
-            self.round.after_read()
+            self.round.before_read(self.last_active)
+            try:
+                self._cut(data, 0)
+            finally:
+                self.round.after_read()
+                self.round.last_read = time.monotonic()
         except Exception as problem:
             self._fail("receiving", problem)
 

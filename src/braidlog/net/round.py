@@ -2,14 +2,15 @@
 
 Callbacks of readable sockets run first and only note what they changed; the round runs after them. So fifty
 connections with one small request each cost one write per log and one send per connection. When only one connection
-is active there is nothing to gather and the round runs at once, inside that connection's callback.
+is active there is nothing to gather and the round runs at once, inside that connection's callback. One that delivers
+some time after all others is taken to be the only one, so that the loop need not take another turn for the round.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from braidlog.net.channel import Channel
@@ -24,9 +25,11 @@ class Scheduler(Protocol):
     def call_soon(self, callback: Callable[[], object]) -> object: ...
 
 
-_IDLE = 0
-_COMMITTING = 1
-_SENDING = 2
+_IDLE: Final = 0
+_COMMITTING: Final = 1
+_SENDING: Final = 2
+# Connections that are readable in the same turn of the loop follow each other faster than this.
+ALONE_AFTER_S: Final = 0.00005
 
 
 class Round:
@@ -42,6 +45,11 @@ class Round:
         self._readers = 0
         # How many connections delivered requests in the last round: the guess for how many will in this one.
         self._last_readers = 0
+        # When the last one was done with what it delivered; set by the connections.
+        self.last_read = 0.0
+        # The connection whose requests are being handled is taken to be the only active one: no turn is scheduled.
+        self._reads_alone = False
+        self._touched_alone = False
 
     def on_commit(self, commit: Callable[[], None]) -> None:
         """What must happen before replies leave: write the staged appends, complete what waits for them."""
@@ -53,16 +61,34 @@ class Round:
             # Sending unmuted a connection whose next requests belong to the round that follows.
             self._again = True
         elif self._phase == _IDLE and not self._scheduled:
-            self._scheduled = True
-            self._scheduler.call_soon(self.run)
+            if self._reads_alone:
+                self._touched_alone = True
+            else:
+                self._scheduled = True
+                self._scheduler.call_soon(self.run)
 
     def add(self, channel: Channel) -> None:
         """A connection has replies to send."""
         self._channels.append(channel)
         self.touch()
 
+    def before_read(self, now: float) -> None:
+        """A connection is about to handle what it received at `now`; `after_read` follows, whatever happens."""
+        self._reads_alone = (
+            now - self.last_read > ALONE_AFTER_S
+            and self._last_readers <= 1
+            and self._phase == _IDLE
+            and not self._scheduled
+        )
+
     def after_read(self) -> None:
         """A connection handled what it received: finish now if it is alone, else gather with the others."""
+        if self._reads_alone:
+            self._reads_alone = False
+            if self._touched_alone:
+                self._touched_alone = False
+                self._finish()
+            return
         self._readers += 1
         if self._last_readers <= 1 and self._scheduled and self._phase == _IDLE:
             self._finish()

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Final, TypeVar
 
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import NONE, FetchSessionIdNotFoundError
@@ -29,26 +29,43 @@ _LAST_EPOCH: Final = 0x7FFFFFFF
 _NAMED_AT_A_TIME: Final = 1000
 # A leader that does not know of its election yet soon does.
 _FIRST_PAUSE_S: Final = 0.05
+_NOTHING: Final[dict[int, PartitionFetchState]] = {}
+
+_Topic = TypeVar("_Topic", bound=Hashable)
 
 
-class FetchPlan(NamedTuple):
-    session_id: int
-    epoch: int
-    asked: list[PartitionFetchState]
-    # With the ids they were asked for by.
-    forgotten: dict[TopicPartition, bytes]
-    # The next request is to name others, so that the leader must not hold this one.
-    has_more: bool
+class FetchPlan:
+    """What the next request says."""
+
+    __slots__ = ("asked", "epoch", "forgotten", "has_more", "session_id")
+
+    def __init__(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: list[PartitionFetchState],
+        forgotten: dict[TopicPartition, bytes],
+        has_more: bool,
+    ) -> None:
+        self.session_id = session_id
+        self.epoch = epoch
+        self.asked = asked
+        # With the ids they were asked for by.
+        self.forgotten = forgotten
+        # The next request is to name others, so that the leader must not hold this one.
+        self.has_more = has_more
 
 
 class Fetcher:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
-        self._by_id: dict[tuple[bytes, int], PartitionFetchState] = {}
+        # The same by topic and partition number, for what answers speak of.
+        self._by_name: dict[str, dict[int, PartitionFetchState]] = {}
+        self._by_id: dict[bytes, dict[int, PartitionFetchState]] = {}
         # Those for which it is not known yet from where on to fetch.
         self._truncating: dict[TopicPartition, PartitionFetchState] = {}
         # To be named in the next request of a session.
-        self._changed: dict[TopicPartition, PartitionFetchState] = {}
+        self._changed: dict[PartitionFetchState, None] = {}
         self._delayed: list[tuple[float, int, PartitionFetchState]] = []
         # Those that the topic's settings say are throttled, in the order of their turns.
         self._throttled: dict[TopicPartition, PartitionFetchState] = {}
@@ -60,6 +77,8 @@ class Fetcher:
         self._uses_ids = False
         # Whether the leader had room for a session when it was last asked for one.
         self._gets_sessions = True
+        # Counts the sessions that were begun.
+        self._session_number = 1
         # What the leader's session has, with topic ids; and what of it is to go.
         self._in_session: dict[TopicPartition, bytes] = {}
         self._forgotten: dict[TopicPartition, bytes] = {}
@@ -71,13 +90,20 @@ class Fetcher:
 
     # What is followed
 
+    @property
+    def has_truncating(self) -> bool:
+        """Whether there is a partition for which it is not known yet from where on to fetch."""
+        return bool(self._truncating)
+
     def add(self, state: PartitionFetchState) -> None:
         self.remove(state.key)
+        state.is_followed = True
         self.partitions[state.key] = state
+        self._by_name.setdefault(state.key.topic, {})[state.key.partition] = state
         if state.topic_id == ZERO_ID:
             self._without_id += 1
         else:
-            self._by_id[state.topic_id, state.key.partition] = state
+            self._by_id.setdefault(state.topic_id, {})[state.key.partition] = state
         self._truncating[state.key] = state
         if state.partition.follower_throttled:
             self._throttled[state.key] = state
@@ -86,24 +112,24 @@ class Fetcher:
         state = self.partitions.pop(key, None)
         if state is None:
             return None
+        state.is_followed = False
+        _remove_from(self._by_name, key.topic, key.partition)
         if state.topic_id == ZERO_ID:
             self._without_id -= 1
         else:
-            del self._by_id[state.topic_id, key.partition]
+            _remove_from(self._by_id, state.topic_id, key.partition)
         self._truncating.pop(key, None)
         self._throttled.pop(key, None)
         self._leave_session(state)
         return state
 
-    def find(self, topic: str, topic_id: bytes, index: int) -> PartitionFetchState | None:
-        """What an answer speaks of."""
-        if self._uses_ids:
-            return self._by_id.get((topic_id, index))
-        return self.partitions.get(TopicPartition(topic, index))
+    def of_topic(self, topic: str, topic_id: bytes) -> dict[int, PartitionFetchState]:
+        """What an answer speaks of, by partition number."""
+        return self._by_id.get(topic_id, _NOTHING) if self._uses_ids else self._by_name.get(topic, _NOTHING)
 
     def follows(self, state: PartitionFetchState) -> bool:
         """Whether it is followed still: role, epoch and log may have changed while the leader was asked."""
-        return self.partitions.get(state.key) is state and state.is_current
+        return state.is_followed and state.is_current
 
     def truncating(self, now: float) -> list[PartitionFetchState]:
         """Those that may be asked about now."""
@@ -112,7 +138,7 @@ class Fetcher:
 
     def truncated(self, state: PartitionFetchState) -> None:
         """From where it fetches may have changed; it is fetched unless it `is_truncating` still."""
-        if self.partitions.get(state.key) is not state:
+        if not state.is_followed:
             return
         if state.is_truncating:
             self._truncating[state.key] = state
@@ -122,8 +148,8 @@ class Fetcher:
 
     def moved(self, state: PartitionFetchState) -> None:
         """Its position is another one than the leader was told."""
-        if self.partitions.get(state.key) is state and state.retry_at == 0.0 and not state.is_held:
-            self._changed[state.key] = state
+        if state.is_followed and state.retry_at == 0.0 and not state.is_held:
+            self._changed[state] = None
 
     # Throttles
 
@@ -136,6 +162,10 @@ class Fetcher:
             self._throttled.setdefault(key, state)
         elif self._throttled.pop(key, None) is not None:
             self._release(state, UNLIMITED)
+
+    @property
+    def has_throttled(self) -> bool:
+        return bool(self._throttled)
 
     @property
     def has_held(self) -> bool:
@@ -169,7 +199,7 @@ class Fetcher:
 
     def delay(self, state: PartitionFetchState, now: float, longest_s: float, *, briefly: bool = False) -> None:
         """Leave it alone for `longest_s`; `briefly` for less at first, where it is likely to be well soon."""
-        if self.partitions.get(state.key) is not state:
+        if not state.is_followed:
             return
         pause = min(longest_s, _FIRST_PAUSE_S * 2.0 ** min(state.failures, 10)) if briefly else longest_s
         state.failures += 1
@@ -180,7 +210,7 @@ class Fetcher:
     def _end_delays(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             at, _, state = heapq.heappop(self._delayed)
-            if self.partitions.get(state.key) is state and state.retry_at == at:
+            if state.is_followed and state.retry_at == at:
                 state.retry_at = 0.0
                 if not state.is_truncating:
                     self.moved(state)
@@ -191,10 +221,17 @@ class Fetcher:
         return self._delayed[0][0] if self._delayed else None
 
     def _leave_session(self, state: PartitionFetchState) -> None:
-        self._changed.pop(state.key, None)
+        self._changed.pop(state, None)
+        state.session_number = 0
         topic_id = self._in_session.pop(state.key, None)
         if topic_id is not None:
             self._forgotten[state.key] = topic_id
+
+    def _join_session(self, state: PartitionFetchState) -> None:
+        state.session_number = self._session_number
+        self._in_session[state.key] = state.topic_id
+        if self._forgotten.get(state.key) == state.topic_id:
+            del self._forgotten[state.key]
 
     # The session
 
@@ -206,25 +243,29 @@ class Fetcher:
             self._uses_ids = uses_ids
             self._epoch = FULL
         if self._epoch == FULL:
-            fetched = [
-                each
+            self._changed = {
+                each: None
                 for each in self.partitions.values()
                 if not each.is_truncating and each.retry_at == 0.0 and not each.is_held
-            ]
-            self._changed = {each.key: each for each in fetched}
+            }
+            self._session_number += 1
             self._in_session = {}
             self._forgotten = {}
+        changed = self._changed
         # Without a session each request has to name them all.
-        most = len(self._changed) if self._epoch == FULL and not self._gets_sessions else _NAMED_AT_A_TIME
+        most = len(changed) if self._epoch == FULL and not self._gets_sessions else _NAMED_AT_A_TIME
+        named = list(changed) if len(changed) <= most else list(itertools.islice(changed, most))
+        if len(named) == len(changed):
+            self._changed = {}
+        else:
+            for state in named:
+                del changed[state]
         asked: list[PartitionFetchState] = []
-        for state in list(itertools.islice(self._changed.values(), most)):
-            del self._changed[state.key]
-            if not state.is_current:
-                continue
-            asked.append(state)
-            self._in_session[state.key] = state.topic_id
-            if self._forgotten.get(state.key) == state.topic_id:
-                del self._forgotten[state.key]
+        for state in named:
+            if state.is_current:
+                asked.append(state)
+                if state.session_number != self._session_number:
+                    self._join_session(state)
         if not self._in_session:
             self._epoch = FULL
             return None
@@ -253,3 +294,10 @@ class Fetcher:
     def on_no_response(self) -> None:
         """Whether the leader took the request is not known, so the next one starts over."""
         self._epoch = FULL
+
+
+def _remove_from(topics: dict[_Topic, dict[int, PartitionFetchState]], topic: _Topic, index: int) -> None:
+    partitions = topics[topic]
+    del partitions[index]
+    if not partitions:
+        del topics[topic]

@@ -10,7 +10,9 @@ follower truncate below it; one that was elected uncleanly, or has lost its disk
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from braidlog.core.replication_quota import UNLIMITED
 from braidlog.core.slices import ByteSlice
@@ -24,23 +26,20 @@ log = logging.getLogger("braidlog.fetcher")
 UNDEFINED: Final = -1
 
 
-class Position(NamedTuple):
-    """What a follower tells its leader of its log."""
+@mypyc_attr(acyclic=True)
+class AppendedFetch:
+    """What taking an answer did to the log."""
 
-    offset: int
-    # The epoch of the last batch that is there, by which the leader finds out whether the logs have parted.
-    last_epoch: int
-    log_start_offset: int
+    __slots__ = ("moved", "rolled_at", "size", "sync_is_due")
 
-
-class AppendedFetch(NamedTuple):
-    size: int
-    # Where a new segment began: what lies before it is to be synced; -1 where none did.
-    rolled_at: int
-    # `flush.messages` asks for a sync before the leader is told that these records are here.
-    sync_is_due: bool
-    # The leader is to be told: the end or the start of the log has moved.
-    moved: bool
+    def __init__(self, size: int, rolled_at: int, sync_is_due: bool, moved: bool) -> None:
+        self.size = size
+        # Where a new segment began: what lies before it is to be synced; -1 where none did.
+        self.rolled_at = rolled_at
+        # `flush.messages` asks for a sync before the leader is told that these records are here.
+        self.sync_is_due = sync_is_due
+        # The leader is to be told: the end or the start of the log has moved.
+        self.moved = moved
 
 
 class PartitionFetchState:
@@ -50,6 +49,7 @@ class PartitionFetchState:
         "asked_offset",
         "failures",
         "has_caught_up",
+        "is_followed",
         "is_held",
         "is_truncating",
         "key",
@@ -58,6 +58,7 @@ class PartitionFetchState:
         "max_bytes",
         "partition",
         "retry_at",
+        "session_number",
         "topic_id",
         "truncated_below_checkpoint",
         "unclean",
@@ -70,6 +71,10 @@ class PartitionFetchState:
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leader_epoch
         self.unclean = unclean
+        # While a fetcher has it.
+        self.is_followed = False
+        # The fetcher's session that has it, as the fetcher counts them; 0 for none.
+        self.session_number = 0
         # Until it is known from where on to fetch.
         self.is_truncating = True
         # Where the last request that named it asked from.
@@ -95,10 +100,12 @@ class PartitionFetchState:
     def is_current(self) -> bool:
         """Whether the log is there, and the broker still follows in this epoch."""
         partition = self.partition
+        leader = partition.leader
         return (
             partition.log is not None
             and partition.leader_epoch == self.leader_epoch
-            and partition.leader not in (partition.broker_id, UNDEFINED)
+            and leader != partition.broker_id
+            and leader != UNDEFINED
         )
 
     @property
@@ -107,14 +114,22 @@ class PartitionFetchState:
         assert found is not None, "callers look at `is_current` first"
         return found
 
-    def position(self) -> Position:
-        return Position(self.log.log_end_offset, self.log.leader_epochs.latest, self.log.log_start_offset)
+    def position(self) -> tuple[int, int, int]:
+        """What a follower tells its leader of its log: its end, the epoch of the last batch, and its start.
+
+        By the epoch the leader finds out whether the logs have parted.
+        """
+        followed = self.log
+        return followed.log_end_offset, followed.leader_epochs.latest, followed.log_start_offset
 
     # Appending
 
     def is_answered_by(self, records: ByteSlice | None) -> bool:
         """Whether an answer still fits: the log is as it was when the leader was asked."""
-        return records is None or (self.asked_offset == self.log.log_end_offset and not self.log.has_staged)
+        if records is None:
+            return True
+        followed = self.log
+        return self.asked_offset == followed.log_end_offset and not followed.has_staged
 
     def append(
         self, records: ByteSlice | None, leader_high_watermark: int, leader_log_start: int, now_ms: int
@@ -124,32 +139,29 @@ class PartitionFetchState:
         Raises StorageFault, CorruptMessageError, UnexpectedOffsetError; then nothing was appended.
         """
         followed = self.log
-        info = None
         size = 0
+        rolled_at = -1
+        moved = False
         if records is not None:
             info = followed.append_as_follower(records, now_ms=now_ms)
             if info is not None:
                 size = followed.write_staged()
+                moved = True
+                if info.rolled:
+                    rolled_at = info.first_offset
         self.partition.context.bytes_in += size
         if self.partition.is_adding:
             self.partition.context.reassignment_bytes_in += size
         self.lag = max(0, leader_high_watermark - followed.log_end_offset)
         self.has_caught_up = self.lag == 0
-        self._advance_high_watermark(leader_high_watermark)
-        start_moved = False
-        if leader_log_start > followed.log_start_offset:
-            start_moved = followed.increment_log_start_offset(min(leader_log_start, followed.high_watermark))
-        return AppendedFetch(
-            size,
-            info.first_offset if info is not None and info.rolled else -1,
-            size > 0 and followed.sync_is_due(),
-            info is not None or start_moved,
-        )
-
-    def _advance_high_watermark(self, leader_high_watermark: int) -> None:
-        """It never goes back, also where a new leader does not know yet how far the last one had come."""
-        if self.log.advance_high_watermark(leader_high_watermark):
+        # It never goes back, also where a new leader does not know yet how far the last one had come.
+        if followed.advance_high_watermark(leader_high_watermark):
             self.partition.wake_readers()
+        if leader_log_start > followed.log_start_offset and followed.increment_log_start_offset(
+            min(leader_log_start, followed.high_watermark)
+        ):
+            moved = True
+        return AppendedFetch(size, rolled_at, size > 0 and followed.sync_is_due(), moved)
 
     # Truncating
 

@@ -6,6 +6,10 @@ with the next answer. What is not dirty its follower has whole, as of the last f
 
 A target that is held lacks records that the throttle of leaders keeps back: appends to it wake nobody, and the next
 fetch looks again.
+
+A full request that comes late, over a connection that its follower has given up, begins a session that nobody goes on
+with, and takes back what the follower has said since. So the targets of its other sessions are overruled: their next
+fetch visits them, though nothing has changed for them.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.core.replication_quota import ReplicationQuota
 from braidlog.replication.delayed_operation import DelayedOperation
-from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica
+from braidlog.replication.progress import NEVER, NO_BROKER_EPOCH, RemoteReplica, ReplicaProgress
 
 if TYPE_CHECKING:
     from braidlog.replication.partition import Partition
@@ -70,21 +74,29 @@ class FollowerSession:
 class FollowerTarget:
     """One partition in a follower's session; `FetchTarget` is one, also for consumers, who have no session here."""
 
-    __slots__ = ("dirty", "follower", "held", "partition", "replica")
+    __slots__ = ("dirty", "follower", "held", "overruled", "partition", "progress", "replica")
 
     def __init__(self) -> None:
         self.follower: FollowerSession | None = None
         # Set while the partition tells this target of changes.
         self.partition: Partition | None = None
+        # What the partition knows of the follower, in the leader epoch of `progress`.
         self.replica: RemoteReplica | None = None
+        self.progress: ReplicaProgress | None = None
         self.dirty = False
         self.held = False
+        # Another session of its follower has told the partition something else since.
+        self.overruled = False
 
     def link(self, partition: Partition, replica: RemoteReplica) -> None:
         self.replica = replica
+        self.progress = partition.progress
         if self.partition is not partition:
             self.unlink()
             self.partition = partition
+            for other in partition.followers:
+                if other.replica is replica:
+                    other.overrule()
             partition.followers.append(self)
 
     def unlink(self) -> None:
@@ -108,6 +120,11 @@ class FollowerTarget:
         if not self.dirty and follower is not None:
             self.dirty = True
             follower.dirty[self] = None
+
+    def overrule(self) -> None:
+        """With the next fetch of its session what that last said counts again."""
+        self.overruled = True
+        self.mark()
 
     def appended(self, size: int) -> None:
         follower = self.follower

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from braidlog.config.log_settings import LogSettings
 from braidlog.config.topic_names import is_internal
 from braidlog.core.clock import Clock, SystemClock
 from braidlog.core.protocol_errors import (
@@ -117,6 +118,9 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        # What `min_isr` found last, and by which settings.
+        self._min_isr = 1
+        self._min_isr_by: LogSettings | None = None
         # A crash would forget the leader epoch, and the next leader take the same: nothing may be written in it yet.
         self.epoch_unwritten = False
         # Whether its replicas are being moved, and this one is among those that come.
@@ -138,7 +142,10 @@ class Partition:
         self.waits: deque[CommitWait] = deque()
         # Deletions that wait until no live replica has their records any more.
         self._deletions: list[tuple[int, Callable[[], None]]] = []
-        # Where what is vouched for but not committed ends, with its size in bytes, append by append.
+        # Where what is vouched for but not committed ends, with its size in bytes, append by append: the first of them,
+        # which is mostly the only one (-1 for none), and those after it.
+        self._uncommitted_end = -1
+        self._uncommitted_size = 0
         self._uncommitted: deque[tuple[int, int]] = deque()
 
     def __repr__(self) -> str:
@@ -162,6 +169,7 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.isr = isr
         self.replicas = replicas
+        self._min_isr_by = None
         if leader == self.broker_id:
             self.begin_leading()
         else:
@@ -190,6 +198,7 @@ class Partition:
     def begin_leading(self) -> None:
         """In a new leader epoch, or with another log: what was known of the other replicas is void."""
         partition_log = self.log
+        self._uncommitted_end = -1
         self._uncommitted.clear()
         self.progress = None
         if partition_log is None:
@@ -214,6 +223,7 @@ class Partition:
 
     def _end_leading(self) -> None:
         self.progress = None
+        self._uncommitted_end = -1
         self._uncommitted.clear()
         self._refuse_waits(NotLeaderOrFollowerError("this broker ceased to lead the partition; ask its leader"))
 
@@ -269,7 +279,11 @@ class Partition:
 
     def min_isr(self, partition_log: UnifiedLog) -> int:
         """In-sync replicas that acks=all needs: no more than there are replicas, whatever the setting says."""
-        return min(partition_log.settings.min_insync_replicas, max(1, len(self.replicas)))
+        settings = partition_log.settings
+        if settings is not self._min_isr_by:
+            self._min_isr = min(settings.min_insync_replicas, max(1, len(self.replicas)))
+            self._min_isr_by = settings
+        return self._min_isr
 
     def append(
         self,
@@ -351,7 +365,11 @@ class Partition:
                 # From when there were other replicas.
                 self._release_waits(partition_log)
         else:
-            self._uncommitted.append((end, size))
+            if self._uncommitted_end < 0:
+                self._uncommitted_end = end
+                self._uncommitted_size = size
+            else:
+                self._uncommitted.append((end, size))
             self._commit_up_to(partition_log, self._committed(partition_log))
 
     def _committed(self, partition_log: UnifiedLog) -> int:
@@ -374,9 +392,12 @@ class Partition:
         if offset <= partition_log.high_watermark:
             return
         size = 0
-        uncommitted = self._uncommitted
-        while uncommitted and uncommitted[0][0] <= offset:
-            size += uncommitted.popleft()[1]
+        while 0 <= self._uncommitted_end <= offset:
+            size += self._uncommitted_size
+            if self._uncommitted:
+                self._uncommitted_end, self._uncommitted_size = self._uncommitted.popleft()
+            else:
+                self._uncommitted_end = -1
         # Part of an append, or records from an earlier epoch, are some bytes as well.
         self._commit_bytes(partition_log, offset, max(size, 1))
         for follower in self.followers:
@@ -579,11 +600,6 @@ class Partition:
         committed_only = isolation == READ_COMMITTED
         limit = partition_log.last_stable_offset if committed_only else partition_log.high_watermark
         return partition_log.read(offset, max_bytes, limit, min_one_batch)
-
-    def read_to_end(self, offset: int, max_bytes: int, min_one_batch: bool) -> FetchDataInfo:
-        """What a follower copies."""
-        partition_log = self.require_log()
-        return partition_log.read(offset, max_bytes, partition_log.log_end_offset, min_one_batch)
 
     def is_settled(self, partition_log: UnifiedLog) -> bool:
         """Whether the high watermark is past all that leaders before this one may have shown."""

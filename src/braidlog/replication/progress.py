@@ -120,7 +120,9 @@ class ReplicaProgress:
 
     def may_join(self, replica: RemoteReplica, high_watermark: int) -> bool:
         return (
-            self.proposed is None
+            # In most partitions all are in sync.
+            len(self.isr) <= len(self.remotes)
+            and self.proposed is None
             and replica.broker_id not in self.isr
             and replica.log_end_offset >= high_watermark
             and replica.log_end_offset >= self.epoch_start_offset

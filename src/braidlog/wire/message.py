@@ -27,7 +27,7 @@ def field_names(message_class: type) -> list[str]:
 
 
 # Rare messages stay interpreted also where this module is compiled (tools/hot.py).
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Message:
     """A request, a response, a record layout or a struct within one."""
 

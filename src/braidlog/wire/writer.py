@@ -1,7 +1,8 @@
-"""Writes the protocol's primitives; large record batches and file slices are spliced in, never copied."""
+"""Writes the protocol's primitives; large record batches and large file slices are spliced in, never copied."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final, final
 
 from librt.strings import BytesWriter, write_f64_be, write_i16_be, write_i32_be, write_i64_be
@@ -13,6 +14,8 @@ from braidlog.wire.reader import MAX_TEXT, UUID_SIZE
 
 # Copying a few KiB costs less than one more piece in a gathered write.
 SPLICE_ABOVE: Final = 4096
+# So much of small file slices is read into one message: what a peer that reads slowly makes us keep.
+READ_IN_AT_MOST: Final = 1 << 18
 
 Records = bytes | memoryview | ByteSlice | FileSlice | None
 Piece = bytes | memoryview | FileSlice
@@ -25,10 +28,12 @@ class Writer:
     `flex` asks for the compact forms (KIP-482): varint lengths plus one.
     """
 
-    __slots__ = ("out", "spliced", "splices")
+    __slots__ = ("_read_in", "out", "spliced", "splices")
 
     def __init__(self) -> None:
         self.out = BytesWriter()
+        # Bytes of file slices.
+        self._read_in: i64 = 0
         self.splices: list[tuple[int, Piece]] = []
         self.spliced: i64 = 0
 
@@ -117,7 +122,7 @@ class Writer:
         elif isinstance(value, FileSlice):
             self._length(value.size, flex)
             if value.size > 0:
-                self._splice(value, value.size)
+                self._file_slice(value)
         elif isinstance(value, ByteSlice):
             size = value.end - value.start
             self._length(size, flex)
@@ -137,6 +142,19 @@ class Writer:
                 self._splice(value, value.nbytes)
             else:
                 self.out.write(value.tobytes())
+
+    def _file_slice(self, value: FileSlice) -> None:
+        size: i64 = value.size
+        if size <= SPLICE_ABOVE and self._read_in + size <= READ_IN_AT_MOST:
+            content = b""
+            with contextlib.suppress(OSError):
+                content = value.read()
+            # Where it cannot be read whole, whoever sends it finds that out again, and ends the connection.
+            if len(content) == size:
+                self._read_in += size
+                self.out.write(content)
+                return
+        self._splice(value, size)
 
     def _splice(self, piece: Piece, size: i64) -> None:
         self.splices.append((len(self.out), piece))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from braidlog.cluster import paths
+from braidlog.cluster import paths, records
 from braidlog.cluster.control_requests import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -89,6 +89,26 @@ async def test_an_answer_of_an_earlier_registration_does_not_suspend_a_deletion(
     await cluster.start(3)
     await cluster.quiet()
     assert await cluster.node(1).session.children(paths.DELETE_TOPICS) == []
+    await cluster.check_converged()
+
+
+@in_cluster(1, 2, 3)
+async def test_the_next_topic_of_a_name_is_not_offline_where_the_log_of_the_last_one_was_lost(cluster: Cluster) -> None:
+    await create(cluster, "t", (2, 3))
+    await cluster.quiet()
+    lost = cluster.node(2).broker.failed_logs
+    lost.add(T0)
+    await cluster.node(2).session.create(paths.LOG_DIR_EVENT, records.encode_log_dir_event(2), sequential=True)
+    await cluster.quiet()
+    assert cluster.node(1).broker.metadata[T0].offline == (2,)
+    # With a disk that was replaced nothing is left to delete.
+    lost.clear()
+    await cluster.controller.delete_topics([TopicRef("t")])
+    await cluster.quiet()
+    await create(cluster, "t", (2, 3))
+    await cluster.quiet()
+    assert cluster.node(2).broker.roles[T0].leader == 2
+    assert cluster.node(1).broker.metadata[T0].offline == ()
     await cluster.check_converged()
 
 

@@ -64,6 +64,40 @@ def test_a_lone_connection_is_answered_at_once() -> None:
     assert log == ["commit", "send a"]
 
 
+def test_one_that_delivers_long_after_the_others_needs_no_turn_of_the_loop() -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+    round_.on_commit(lambda: log.append("commit"))
+    channel = MemoryChannel(round_, log)
+    round_.last_read = 1.0
+    round_.before_read(1.001)
+    channel.answer("a")
+    assert log == []
+    round_.after_read()
+    assert (log, loop.soon) == (["commit", "send a"], [])
+    # What is answered later, by a timer perhaps, has to wait for a turn.
+    channel.answer("b")
+    loop.turn()
+    assert log == ["commit", "send a", "commit", "send b"]
+
+
+def test_those_that_follow_each_other_at_once_are_counted() -> None:
+    loop, log = ManualLoop(), []
+    round_ = Round(loop)
+    channels = [MemoryChannel(round_, log) for _ in range(3)]
+    for _ in range(2):
+        log.clear()
+        for channel in channels:
+            round_.before_read(2.0)
+            channel.answer("x")
+            round_.after_read()
+            round_.last_read = 2.0
+        sent_at_once = list(log)
+        loop.turn()
+    assert sent_at_once == []
+    assert log == ["send x"] * 3
+
+
 def test_busy_rounds_gather() -> None:
     loop, log = ManualLoop(), []
     round_ = Round(loop)

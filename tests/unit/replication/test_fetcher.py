@@ -103,8 +103,8 @@ def test_a_topic_that_was_made_anew_is_another_one(
     assert not fetcher.follows(first)
     assert fetcher.follows(other)
     assert asked(fetcher.next_request(0.0, uses_ids=True)) == (SESSION, 1, ["a"], ["a a"])
-    assert fetcher.find("", topic_id("a"), 0) is None
-    assert fetcher.find("", b"x" * 16, 0) is other
+    assert fetcher.of_topic("", topic_id("a")).get(0) is None
+    assert fetcher.of_topic("", b"x" * 16).get(0) is other
 
 
 def test_a_new_epoch_of_the_same_topic_is_named_and_not_forgotten(
@@ -146,7 +146,7 @@ def test_a_session_of_ids_does_not_become_one_of_names(
         fetching(fetcher, followed(kit, TopicPartition(name, 0), given_id=ZERO_ID))
         has_ids.append(fetcher.has_ids)
     assert asked(fetcher.next_request(0.0, uses_ids=False)) == (SESSION, 0, ["a", "b", "old", "older"], [])
-    assert fetcher.find("a", ZERO_ID, 0) is first
+    assert fetcher.of_topic("a", ZERO_ID).get(0) is first
     for name in ("old", "older"):
         fetcher.remove(TopicPartition(name, 0))
         has_ids.append(fetcher.has_ids)

@@ -59,6 +59,18 @@ def test_a_target_follows_the_partition_that_has_its_name_now(partition: Partiti
     assert (partition.followers, again.followers) == ([], [target])
 
 
+def test_a_session_that_begins_overrules_those_of_the_same_follower(partition: Partition) -> None:
+    session, target, replica = linked(partition)
+    linked(partition)
+    assert not target.overruled, "of another replica"
+    begun = FollowerTarget()
+    begun.follower = FollowerSession(2)
+    begun.link(partition, replica)
+    begun.link(partition, replica)
+    assert (target.overruled, list(session.dirty)) == (True, [target])
+    assert not begun.overruled
+
+
 def test_who_was_served_goes_last(partition: Partition) -> None:
     session, first, replica = linked(partition)
     second = FollowerTarget()

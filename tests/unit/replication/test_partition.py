@@ -306,4 +306,4 @@ def test_followers_copy_to_the_end(partition: Partition) -> None:
     led = Led(partition)
     led.append()
     assert partition.read(0, 1000, READ_UNCOMMITTED, True).slice is None
-    assert partition.read_to_end(0, 1000, True).slice is not None
+    assert partition.require_log().read(0, 1000, 1000).slice is not None

@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.core.slices import ByteSlice, FileSlice
 from braidlog.wire.errors import EncodeError
-from braidlog.wire.writer import SPLICE_ABOVE, Writer
+from braidlog.wire.writer import READ_IN_AT_MOST, SPLICE_ABOVE, Writer
 
 
 class MemoryFile:
@@ -20,16 +20,43 @@ class MemoryFile:
         return self.content[position : position + size]
 
 
-def test_a_file_slice_is_never_read_while_writing() -> None:
-    content = FileSlice(MemoryFile(b"0123456789"), 2, 5)
+def file_slice(size: int) -> FileSlice:
+    return FileSlice(MemoryFile(b"<" + bytes(size) + b">"), 1, size)
+
+
+def test_a_large_file_slice_is_not_read_while_writing() -> None:
+    content = file_slice(SPLICE_ABOVE + 1)
     writer = Writer()
     writer.int16(7)
     writer.records(content, False)
     writer.boolean(True)
-    assert writer.size == 2 + 4 + 5 + 1
-    assert writer.parts() == [b"\x00\x07\x00\x00\x00\x05", content, b"\x01"]
-    assert writer.getvalue() == b"\x00\x07\x00\x00\x00\x0523456\x01"
+    assert writer.size == 2 + 4 + SPLICE_ABOVE + 1 + 1
+    assert writer.parts() == [b"\x00\x07\x00\x00\x10\x01", content, b"\x01"]
+    assert writer.getvalue() == b"\x00\x07\x00\x00\x10\x01" + bytes(SPLICE_ABOVE + 1) + b"\x01"
     assert writer.splices == [(6, content)]
+
+
+def test_small_file_slices_are_read_until_they_are_many() -> None:
+    writer = Writer()
+    for _ in range(READ_IN_AT_MOST // SPLICE_ABOVE):
+        writer.records(file_slice(SPLICE_ABOVE), False)
+    assert len(writer.parts()) == 1
+    one_more = file_slice(1)
+    writer.records(one_more, False)
+    assert writer.parts()[1:] == [one_more]
+
+
+class FailingFile(MemoryFile):
+    def pread(self, size: int, position: int) -> bytes:
+        raise OSError("broken")
+
+
+@pytest.mark.parametrize("file", [MemoryFile(b"short"), FailingFile(b"")])
+def test_a_file_slice_that_cannot_be_read_whole_is_left_to_who_sends_it(file: MemoryFile) -> None:
+    content = FileSlice(file, 0, 10)
+    writer = Writer()
+    writer.records(content, False)
+    assert writer.parts() == [b"\x00\x00\x00\x0a", content]
 
 
 def test_an_empty_file_slice_is_no_piece() -> None:
@@ -58,7 +85,7 @@ def test_large_records_are_spliced_and_small_ones_copied(kind: str) -> None:
 
 
 def test_neighbouring_splices_have_nothing_between_them() -> None:
-    piece = FileSlice(MemoryFile(b"xy"), 0, 2)
+    piece = file_slice(SPLICE_ABOVE + 1)
     writer = Writer()
     writer.records(piece, True)
     assert writer.parts()[-1] is piece

@@ -90,7 +90,10 @@ class AlterPartitionManager:
         answers = {result.partition: result for result in results}
         again = 0
         reason: object = None
+        time_slice = TimeSlice()
         for proposal, change in zip(taken, changes, strict=True):
+            # Each proposal knows whether it counts still.
+            await time_slice.yield_if_over()
             result = answers.get(change.partition)
             if result is not None and result.info is not None:
                 self._proposals.stored(proposal, result.info)

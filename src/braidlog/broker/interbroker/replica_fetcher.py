@@ -2,8 +2,11 @@
 
     Fetch → answer → each partition: append and write, or truncate → sync where flush.messages asks → next Fetch
 
-The next request tells the leader that what came with the last answer is written here, so it goes out as soon as it is.
+The next request tells the leader that what came with the last answer is written here, so it goes out as soon as it is:
+an answer about few partitions is dealt with where it is received, without a turn of the loop in between. What takes
+longer, or has to wait for something, is left to the fetcher's task.
 One request is under way at a time; the leader holds it while there is nothing new (`replica.fetch.wait.max.ms`).
+(Hot: compiled by mypyc.)
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from braidlog.broker.environment import Executors
 from braidlog.config.broker import BrokerSettings
@@ -72,6 +75,9 @@ _NEWEST_BY_NAME: Final = 12
 # From here on a leader says in its answer where the logs part.
 _FINDS_DIVERGENCE_FROM: Final = 12
 _REPLICA_STATE_FROM: Final = 15
+# An answer about more partitions, or more bytes of several, is dealt with in slices.
+_FEW: Final = 64
+_FEW_BYTES: Final = 1 << 18
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -88,7 +94,7 @@ _SOON_WELL: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetcherContext:
     """What fetchers need of their broker."""
 
@@ -107,6 +113,21 @@ class FetcherContext:
     is_in_isr: Callable[[TopicPartition], bool]
 
 
+class _FetchSettings:
+    """What the broker's settings say of fetches."""
+
+    __slots__ = ("max_bytes", "min_bytes", "partition_bytes", "settings", "timeout_s", "wait_ms")
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        # Others take their place when one is changed.
+        self.settings = settings
+        self.partition_bytes = settings.get_int("replica.fetch.max.bytes")
+        self.wait_ms = settings.get_int("replica.fetch.wait.max.ms")
+        self.min_bytes = settings.get_int("replica.fetch.min.bytes")
+        self.max_bytes = settings.get_int("replica.fetch.response.max.bytes")
+        self.timeout_s = settings.get_int("replica.socket.timeout.ms") / 1000
+
+
 class ReplicaFetcher:
     def __init__(self, leader: BrokerId, connection: ReconnectingConnection, context: FetcherContext) -> None:
         self._leader = leader
@@ -114,6 +135,9 @@ class ReplicaFetcher:
         self._context = context
         self._clock = context.clock
         self._fetcher = Fetcher()
+        self._settings = _FetchSettings(context.settings())
+        # What is left to the task of the answer that comes.
+        self._left: asyncio.Future[_Remainder] | None = None
         # Set when there is something new to ask for.
         self._changed = asyncio.Event()
         # What was last said of the connection.
@@ -123,6 +147,7 @@ class ReplicaFetcher:
         # Seconds that were spent waiting for answers, and on what they brought: disks, and this broker's own turn.
         self.wait_s = 0.0
         self.append_s = 0.0
+        self._asked_at = 0.0
         # Since when the leader has not answered, on the broker's clock; None while it does.
         self.unreachable_since: float | None = None
 
@@ -183,41 +208,78 @@ class ReplicaFetcher:
         settings = self._context.settings()
         return settings.get_int("replica.fetch.backoff.ms") / 1000
 
-    @property
-    def _timeout_s(self) -> float:
-        settings = self._context.settings()
-        return settings.get_int("replica.socket.timeout.ms") / 1000
+    def _current_settings(self) -> _FetchSettings:
+        current = self._context.settings()
+        if current is not self._settings.settings:
+            self._settings = _FetchSettings(current)
+        return self._settings
 
     # Asking
 
     async def _fetch(self) -> None:
         self._changed.clear()
         connection = await self._connection.get()
-        version = connection.version_for(ApiKey.FETCH, _NEWEST_FETCH if self._fetcher.has_ids else _NEWEST_BY_NAME)
+        version = self._version(connection)
         await self._find_positions(connection, version)
-        self._fetcher.share_out(
-            self._context.quota.allowance(),
-            self._context.settings().get_int("replica.fetch.max.bytes"),
-            self._is_in_sync,
-        )
-        plan = self._fetcher.next_request(self._clock.monotonic(), uses_ids=version > _NEWEST_BY_NAME)
-        if plan is None:
+        self._left = asyncio.get_running_loop().create_future()
+        if not self._ask(connection, version):
             await self._wait()
             return
-        request = self._request(plan, version)
+        left = await self._left
+        began = self._clock.monotonic()
+        if left.response is not None:
+            await self._take(left.response, left)
+        if left.out_of_range:
+            await self._resolve_out_of_range(connection, left)
+        await self._finish(left)
+        self.append_s += self._clock.monotonic() - began
+
+    def _version(self, connection: PipelinedConnection) -> int:
+        return connection.version_for(ApiKey.FETCH, _NEWEST_FETCH if self._fetcher.has_ids else _NEWEST_BY_NAME)
+
+    def _ask(self, connection: PipelinedConnection, version: int) -> bool:
+        """Post the next request; false where there is nothing to ask for."""
+        settings = self._current_settings()
+        if self._fetcher.has_throttled:
+            self._fetcher.share_out(self._context.quota.allowance(), settings.partition_bytes, self._is_in_sync)
+        plan = self._fetcher.next_request(self._clock.monotonic(), uses_ids=version > _NEWEST_BY_NAME)
+        if plan is None:
+            return False
+        request = self._request(plan, version, settings)
         self.requests += 1
-        asked_at = self._clock.monotonic()
-        response = await connection.post(ApiKey.FETCH, version, request, self._timeout_s)
-        assert isinstance(response, FetchResponse)
-        answered_at = self._clock.monotonic()
-        self.wait_s += answered_at - asked_at
-        self._problem = self.unreachable_since = None
-        self._fetcher.on_response(response.error_code, response.session_id)
-        if response.error_code != NONE:
-            log.debug("broker %d refused a fetch: %s", self._leader, from_code(response.error_code).name)
+
+        def on_answer(response: Any, problem: ClientError | None) -> None:
+            self._on_answer(connection, response, problem)
+
+        self._asked_at = self._clock.monotonic()
+        connection.post_with(ApiKey.FETCH, version, request, settings.timeout_s, on_answer)
+        return True
+
+    def _on_answer(self, connection: PipelinedConnection, response: Any, problem: ClientError | None) -> None:
+        left = self._left
+        if left is None or left.done():
+            # The fetcher has ended.
             return
-        await self._take(connection, response)
-        self.append_s += self._clock.monotonic() - answered_at
+        if problem is not None:
+            left.set_exception(problem)
+            return
+        try:
+            assert isinstance(response, FetchResponse)
+            answered_at = self._clock.monotonic()
+            self.wait_s += answered_at - self._asked_at
+            remainder = self._take_at_once(response)
+            self.append_s += self._clock.monotonic() - answered_at
+            if (
+                remainder is None
+                # What is new here is looked at first.
+                and not self._fetcher.has_truncating
+                and connection.is_open
+                and self._ask(connection, self._version(connection))
+            ):
+                return
+            left.set_result(_Remainder() if remainder is None else remainder)
+        except Exception as failure:
+            left.set_exception(failure)
 
     async def _wait(self) -> None:
         """Until there is something to ask for."""
@@ -235,23 +297,23 @@ class ReplicaFetcher:
         """Such a replica is not throttled: it would leave the ISR."""
         return state.has_caught_up or self._context.is_in_isr(state.key)
 
-    def _request(self, plan: FetchPlan, version: int) -> FetchRequest:
-        settings = self._context.settings()
-        most = settings.get_int("replica.fetch.max.bytes")
+    def _request(self, plan: FetchPlan, version: int, settings: _FetchSettings) -> FetchRequest:
+        most = settings.partition_bytes
         topics: dict[str, FetchTopic] = {}
         for state in plan.asked:
-            position = state.position()
-            state.asked_offset = position.offset
-            topic = topics.get(state.key.topic)
+            end, last_epoch, start = state.position()
+            state.asked_offset = end
+            name = state.partition.topic
+            topic = topics.get(name)
             if topic is None:
-                topic = topics[state.key.topic] = FetchTopic(topic=state.key.topic, topic_id=state.topic_id)
+                topic = topics[name] = FetchTopic(topic=name, topic_id=state.topic_id)
             topic.partitions.append(
                 FetchPartition(
-                    partition=state.key.partition,
+                    partition=state.partition.index,
                     current_leader_epoch=state.leader_epoch,
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.last_epoch if version >= _FINDS_DIVERGENCE_FROM else -1,
-                    log_start_offset=position.log_start_offset,
+                    fetch_offset=end,
+                    last_fetched_epoch=last_epoch if version >= _FINDS_DIVERGENCE_FROM else -1,
+                    log_start_offset=start,
                     partition_max_bytes=min(most, state.max_bytes),
                 )
             )
@@ -262,9 +324,9 @@ class ReplicaFetcher:
                 gone = forgotten[key.topic, topic_id] = ForgottenTopic(topic=key.topic, topic_id=topic_id)
             gone.partitions.append(key.partition)
         request = FetchRequest(
-            max_wait_ms=0 if plan.has_more else settings.get_int("replica.fetch.wait.max.ms"),
-            min_bytes=settings.get_int("replica.fetch.min.bytes"),
-            max_bytes=settings.get_int("replica.fetch.response.max.bytes"),
+            max_wait_ms=0 if plan.has_more else settings.wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
             session_id=plan.session_id,
             session_epoch=plan.epoch,
             topics=list(topics.values()),
@@ -280,29 +342,48 @@ class ReplicaFetcher:
 
     # Answers
 
-    async def _take(self, connection: PipelinedConnection, response: FetchResponse) -> None:
+    def _take_at_once(self, response: FetchResponse) -> _Remainder | None:
+        """What is left to do; None where the next request may go out."""
+        self._problem = self.unreachable_since = None
+        self._fetcher.on_response(response.error_code, response.session_id)
+        if response.error_code != NONE:
+            log.debug("broker %d refused a fetch: %s", self._leader, from_code(response.error_code).name)
+            return None
+        remainder = _Remainder()
+        if _takes_long(response):
+            remainder.response = response
+            return remainder
+        for topic in response.responses:
+            followed = self._fetcher.of_topic(topic.topic, topic.topic_id)
+            for data in topic.partitions:
+                self._on_partition(followed, data, remainder)
+        return remainder if remainder.out_of_range or remainder.syncs or remainder.truncated else None
+
+    async def _take(self, response: FetchResponse, remainder: _Remainder) -> None:
         """Each partition is dealt with in one go; between two of them roles may change."""
-        work = _DiskWork()
-        out_of_range: list[PartitionFetchState] = []
         time_slice = TimeSlice()
         for topic in response.responses:
             for data in topic.partitions:
-                state = self._fetcher.find(topic.topic, topic.topic_id, data.partition_index)
-                if state is None or not self._fetcher.follows(state) or state.retry_at:
-                    continue
-                if data.error_code == OffsetOutOfRangeError.code:
-                    out_of_range.append(state)
-                elif data.error_code != NONE:
-                    self._on_error(state, data.error_code)
-                else:
-                    self._on_data(state, data, work)
-                await time_slice.yield_if_over()
-        if out_of_range:
-            await self._resolve_out_of_range(connection, out_of_range, work)
-        await self._finish(work)
+                self._on_partition(self._fetcher.of_topic(topic.topic, topic.topic_id), data, remainder)
+                if time_slice.is_over():
+                    await time_slice.pause()
 
-    def _on_data(self, state: PartitionFetchState, data: PartitionData, work: _DiskWork) -> None:
-        records = data.records if isinstance(data.records, ByteSlice) and data.records.size > 0 else None
+    def _on_partition(
+        self, followed: dict[int, PartitionFetchState], data: PartitionData, remainder: _Remainder
+    ) -> None:
+        state = followed.get(data.partition_index)
+        if state is None or state.retry_at != 0.0 or not self._fetcher.follows(state):
+            return
+        if data.error_code == NONE:
+            self._on_data(state, data, remainder)
+        elif data.error_code == OffsetOutOfRangeError.code:
+            remainder.out_of_range.append(state)
+        else:
+            self._on_error(state, data.error_code)
+
+    def _on_data(self, state: PartitionFetchState, data: PartitionData, work: _Remainder) -> None:
+        came = data.records
+        records = came if isinstance(came, ByteSlice) and came.size > 0 else None
         if records is not None and state.partition.follower_throttled and not self._is_in_sync(state):
             self._context.quota.record(records.size)
         if not state.is_answered_by(records):
@@ -352,17 +433,18 @@ class ReplicaFetcher:
 
     async def _find_positions(self, connection: PipelinedConnection, version: int) -> None:
         """Of partitions that are new here: from where on to fetch."""
-        work = _DiskWork()
+        work = _Remainder()
         asked: list[PartitionFetchState] = []
         time_slice = TimeSlice()
         for state in self._fetcher.truncating(self._clock.monotonic()):
-            await time_slice.yield_if_over()
+            if time_slice.is_over():
+                await time_slice.pause()
             if not self._fetcher.follows(state):
                 continue
             if state.log.sync_is_due():
                 # An earlier role ended before it had synced all; the first request tells that it is here.
                 work.syncs[state] = state.log
-            if state.position().last_epoch < 0:
+            if state.log.leader_epochs.latest < 0:
                 self._truncate(state, state.truncate_to_high_watermark, work)
             elif version >= _FINDS_DIVERGENCE_FROM:
                 # The leader says so in its first answer, where it has to be truncated.
@@ -375,7 +457,7 @@ class ReplicaFetcher:
         await self._finish(work)
 
     async def _ask_epoch_ends(
-        self, connection: PipelinedConnection, asked: list[PartitionFetchState], work: _DiskWork
+        self, connection: PipelinedConnection, asked: list[PartitionFetchState], work: _Remainder
     ) -> None:
         by_key = {state.key: state for state in asked}
         request = OffsetForLeaderEpochRequest(
@@ -387,7 +469,7 @@ class ReplicaFetcher:
                         OffsetForLeaderPartition(
                             partition=index,
                             current_leader_epoch=by_key[TopicPartition(topic, index)].leader_epoch,
-                            leader_epoch=by_key[TopicPartition(topic, index)].position().last_epoch,
+                            leader_epoch=by_key[TopicPartition(topic, index)].log.leader_epochs.latest,
                         )
                         for index in indexes
                     ],
@@ -396,7 +478,10 @@ class ReplicaFetcher:
             ],
         )
         response = await connection.call(
-            ApiKey.OFFSET_FOR_LEADER_EPOCH, request, OffsetForLeaderEpochResponse, timeout_s=self._timeout_s
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            request,
+            OffsetForLeaderEpochResponse,
+            timeout_s=self._current_settings().timeout_s,
         )
         time_slice = TimeSlice()
         for topic in response.topics:
@@ -411,11 +496,9 @@ class ReplicaFetcher:
                 else:
                     self._truncate(state, _to_epoch_end(state, end.leader_epoch, end.end_offset), work)
 
-    async def _resolve_out_of_range(
-        self, connection: PipelinedConnection, states: list[PartitionFetchState], work: _DiskWork
-    ) -> None:
+    async def _resolve_out_of_range(self, connection: PipelinedConnection, work: _Remainder) -> None:
         """The leader has deleted, or never had, what was asked for: go where its log is."""
-        by_key = {state.key: state for state in states}
+        by_key = {state.key: state for state in work.out_of_range}
         ends = await self._list_offsets(connection, by_key, _LATEST)
         starts = await self._list_offsets(connection, by_key, _EARLIEST)
         time_slice = TimeSlice()
@@ -449,7 +532,9 @@ class ReplicaFetcher:
                 for topic, indexes in by_topic(states).items()
             ],
         )
-        response = await connection.call(ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, timeout_s=self._timeout_s)
+        response = await connection.call(
+            ApiKey.LIST_OFFSETS, request, ListOffsetsResponse, timeout_s=self._current_settings().timeout_s
+        )
         return {
             TopicPartition(topic.name, each.partition_index): each.offset
             for topic in response.topics
@@ -457,7 +542,7 @@ class ReplicaFetcher:
             if each.error_code == NONE and each.offset >= 0
         }
 
-    def _truncate(self, state: PartitionFetchState, act: Callable[[], object], work: _DiskWork) -> None:
+    def _truncate(self, state: PartitionFetchState, act: Callable[[], object], work: _Remainder) -> None:
         try:
             done = act()
         except StorageFault as fault:
@@ -469,7 +554,7 @@ class ReplicaFetcher:
             self._fetcher.delay(state, self._clock.monotonic(), self._backoff_s, briefly=True)
         self._truncated(state, work)
 
-    def _truncated(self, state: PartitionFetchState, work: _DiskWork) -> None:
+    def _truncated(self, state: PartitionFetchState, work: _Remainder) -> None:
         if state.truncated_below_checkpoint:
             state.truncated_below_checkpoint = False
             work.truncated.add(self._context.logs.registry.directory_at(state.log.directory).path)
@@ -477,7 +562,7 @@ class ReplicaFetcher:
 
     # Disks
 
-    async def _finish(self, work: _DiskWork) -> None:
+    async def _finish(self, work: _Remainder) -> None:
         """What has to be on disk before the leader hears of it, or more is appended."""
         loop = asyncio.get_running_loop()
         executors = self._context.executors
@@ -499,13 +584,32 @@ class ReplicaFetcher:
                 self._context.on_fault(fault)
 
 
-class _DiskWork:
-    """What handling one answer leaves to be done by the executors of data directories."""
+class _Remainder:
+    """What is left to do before the next request: of one answer, or of partitions that are new here."""
 
     def __init__(self) -> None:
+        # An answer of which nothing is done yet.
+        self.response: FetchResponse | None = None
+        # The leader does not have what was asked for.
+        self.out_of_range: list[PartitionFetchState] = []
+        # For the executors of data directories.
         self.syncs: dict[PartitionFetchState, UnifiedLog] = {}
         # Directories whose checkpoints speak of offsets that were truncated.
         self.truncated: set[str] = set()
+
+
+def _takes_long(response: FetchResponse) -> bool:
+    count = size = 0
+    for topic in response.responses:
+        for data in topic.partitions:
+            count += 1
+            records = data.records
+            if isinstance(records, ByteSlice):
+                size += records.size
+        if count > _FEW:
+            return True
+    # One partition is dealt with in one go, whatever came of it.
+    return count > 1 and size > _FEW_BYTES
 
 
 def _sync(logs: list[tuple[UnifiedLog, int]]) -> StorageFault | None:

@@ -245,7 +245,10 @@ class Dispatch(FrameHandler):
         else:
             assert isinstance(response, Coroutine)
             exchange.channel.mute()
-            self._tasks.spawn(route.name, self._answer_later(route, exchange, response))
+            task = self._tasks.spawn(route.name, self._answer_later(route, exchange, response))
+            # A task that is cancelled before it began awaits nothing.
+            work: Coroutine[Any, Any, Message] = response
+            task.add_done_callback(lambda _: work.close())
 
     async def _answer_later(self, route: Route, exchange: Exchange, work: Coroutine[Any, Any, Message]) -> None:
         try:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
 from braidlog.core.errors import BraidlogError, StorageFault
 from braidlog.core.protocol_errors import RecordListTooLargeError
@@ -39,6 +41,7 @@ class UnexpectedOffsetError(BraidlogError):
     """A follower was handed batches that do not start at or past the end of its log."""
 
 
+@mypyc_attr(acyclic=True)
 class LogAppendInfo:
     """The result of one append; readable only after `write_staged`."""
 

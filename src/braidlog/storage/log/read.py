@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from mypy_extensions import mypyc_attr
+
 from braidlog.core.errors import CorruptLogError
 from braidlog.core.protocol_errors import CorruptMessageError, OffsetOutOfRangeError
 from braidlog.core.slices import FileSlice
@@ -18,6 +20,7 @@ from braidlog.wire.records.reading import find_timestamp
 _log = logging.getLogger(__name__)
 
 
+@mypyc_attr(acyclic=True)
 class FetchDataInfo:
     """Whole batches from the one that holds the asked offset on; `slice` is None where there is nothing to read."""
 
@@ -66,8 +69,12 @@ class LogReader:
 
     def _read(self, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> FetchDataInfo:
         items = self._local_log.segments.items
-        number = self._local_log.segments.floor(offset)
+        number = len(items) - 1
         segment = items[number]
+        # Most readers are where the log is written.
+        if offset < segment.base_offset:
+            number = self._local_log.segments.floor(offset)
+            segment = items[number]
         start = segment.position_of(offset)
         # Compaction may have left no batch at or past the offset in its own segment.
         while start >= segment.size:

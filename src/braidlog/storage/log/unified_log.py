@@ -277,6 +277,14 @@ class UnifiedLog:
         """(epoch, end offset) as OffsetForLeaderEpoch answers (KIP-320); None for an epoch not known here."""
         return self._local_log.leader_epochs.end_offset_for(epoch, self._local_log.log_end_offset)
 
+    def may_diverge(self, last_epoch: int, end: int) -> bool:
+        """Whether a log that ends at `end` with a batch of `last_epoch` may hold what this one does not.
+
+        No where it ends within the last epoch of this one, as that of a replica that keeps up does; else
+        `end_offset_for_epoch` tells.
+        """
+        return last_epoch != self.leader_epochs.latest or end > self._local_log.log_end_offset
+
     # --- segments
 
     def roll(self) -> LogSegment:

@@ -7,6 +7,7 @@ then its peer learns that the connection is gone.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -122,8 +123,13 @@ class SimulatedChannel(Channel):
         if self.closed:
             return
         self._received += data
-        self._handle_frames()
-        self.round.after_read()
+        now = asyncio.get_running_loop().time()
+        self.round.before_read(now)
+        try:
+            self._handle_frames()
+        finally:
+            self.round.after_read()
+            self.round.last_read = now
 
     def _handle_frames(self) -> None:
         """Every whole frame, unless one of them needs time: the rest is then held until `resume`."""

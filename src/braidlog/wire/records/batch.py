@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import Final
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import CorruptMessageError
@@ -77,6 +77,7 @@ NO_LEADER_EPOCH: Final = -1
 _INT32_MAX: Final = 0x7FFFFFFF
 
 
+@mypyc_attr(acyclic=True)
 class BatchHeader:
     """What the first bytes of a batch say; for an old message the fields that it lacks hold their "none" value.
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -121,6 +122,21 @@ async def test_one_request_at_a_time_has_all_that_gathered(world: World) -> None
     world.gate.set()
     await until(lambda: world.isrs == [(1, 2, 3)] * 3)
     assert [len(changes) for changes in world.asked] == [1, 2]
+
+
+@on_world
+async def test_others_are_served_between_two_of_very_many_answers(world: World) -> None:
+    # A slice of time is over whenever somebody asks.
+    ticks = itertools.count()
+    asyncio.get_running_loop().monotonic = ticks.__next__  # type: ignore[attr-defined]
+    for index in range(3):
+        world.fetch(3, index)
+    stored: list[int] = []
+    while world.isrs != [(1, 2, 3)] * 3:
+        await asyncio.sleep(0)
+        stored.append(world.isrs.count((1, 2, 3)))
+    assert len(world.asked) == 1
+    assert {1, 2}.issubset(stored)
 
 
 @on_world

@@ -154,6 +154,15 @@ class Follower:
         self.log.append_as_follower(as_slice(records), now_ms=0)
         self.log.write_staged()
 
+    def add_second_partition(self) -> None:
+        """From the same leader."""
+        key = TopicPartition("orders", 1)
+        self.manager.create(key, topic_id=TOPIC_ID)
+        second = Partition(key.topic, key.partition, TOPIC_ID, ME, TopicMetrics())
+        second.log = self.manager.log(key)
+        second.update_leader_and_isr(LEADER, EPOCH, (LEADER, ME), (LEADER, ME))
+        self.fetcher.add(PartitionFetchState(second))
+
     def _executor(self, directory: str) -> Executor:
         self.executors.append(directory)
         return InlineExecutor()
@@ -182,7 +191,7 @@ class Follower:
                 with fetch_versions_up_to(there, newest_fetch):
                     at = BrokerInfo(LEADER, 1, (Endpoint("PLAINTEXT", "127.0.0.1", there.port),))
                     network = InterBrokerNetwork(ME, "PLAINTEXT", lambda: SETTINGS, Random(1))
-                    fetcher = ReplicaFetcher(LEADER, network.connect(at, "fetcher"), self.context())
+                    fetcher = self.fetcher = ReplicaFetcher(LEADER, network.connect(at, "fetcher"), self.context())
                     fetcher.add(PartitionFetchState(self.partition))
                     running = asyncio.ensure_future(fetcher.run())
                     await asyncio.wait_for(leader.done.wait(), 20)
@@ -229,6 +238,35 @@ def test_records_are_copied_and_the_next_fetch_says_so(tmp_path: Path) -> None:
     asked = first.topics[0].partitions[0]
     assert (asked.current_leader_epoch, asked.partition_max_bytes) == (EPOCH, 1234)
     assert follower.versions[1] == 17
+
+
+def test_an_answer_about_very_many_partitions_is_taken_as_one_about_few(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+    many = answer(data(0, b"a"), high_watermark=0)
+    many.responses[0].partitions += [PartitionData(partition_index=1 + index, records=b"") for index in range(100)]
+    leader = Leader(many, answer(data(1, b"b"), high_watermark=1))
+    follower.follow(leader)
+    assert follower.log.log_end_offset == 2
+    assert leader.asked == [(0, 0, -1, 0), (1, 1, EPOCH, 0), (2, 2, EPOCH, 0)]
+
+
+def test_a_partition_that_is_new_is_fetched_with_the_next_request(tmp_path: Path) -> None:
+    follower = Follower(tmp_path)
+
+    class Growing(Leader):
+        """The second partition comes while the first request is under way."""
+
+        def __call__(self, key: int, request: Message) -> Answer:
+            if not self.fetches:
+                follower.add_second_partition()
+            return super().__call__(key, request)
+
+    leader = Growing(answer(data(0, b"a")))
+    follower.follow(leader)
+    assert [sorted(each.partition for each in request.topics[0].partitions) for request in leader.fetches] == [
+        [0],
+        [0, 1],
+    ]
 
 
 def test_logs_that_have_parted_are_truncated_where_the_leader_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import struct
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
@@ -268,6 +269,26 @@ def test_a_handler_that_takes_time_mutes_the_connection_until_it_is_done(world: 
     assert response.cluster_id == "late"
     assert not world.channel.muted
     assert world.channel.resumed == 1
+
+
+def test_a_handler_that_had_not_begun_when_the_broker_stops_is_ended(world: World) -> None:
+    begun: list[Coroutine[Any, Any, MetadataResponse]] = []
+
+    async def answer() -> MetadataResponse:
+        return MetadataResponse()
+
+    def handle(request: MetadataRequest, exchange: Exchange) -> Coroutine[Any, Any, MetadataResponse]:
+        begun.append(answer())
+        return begun[0]
+
+    async def main() -> None:
+        world.returns(METADATA, handle, metadata_error)
+        world.ask(METADATA, 12, MetadataRequest())
+        await world.tasks.close()
+
+    asyncio.run(main())
+    # Else Python complains of it, whenever it is forgotten.
+    assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
 
 
 def test_what_a_peer_produced_is_committed_before_its_next_request(world: World) -> None:

@@ -19,7 +19,16 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from braidlog.broker.authorization.authorizer import Authorizer
-from braidlog.broker.handlers.records.fetch_session import FetchContext, FetchSessionCache, FetchTarget, TargetKey
+from braidlog.broker.handlers.records.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchContext,
+    FetchSession,
+    FetchSessionCache,
+    FetchTarget,
+    TargetKey,
+    name_partitions,
+)
 from braidlog.broker.handlers.records.partition_read import WITHOUT_CONVERSION_FROM, PartitionReader
 from braidlog.broker.requests.error_mapping import to_protocol_error
 from braidlog.broker.requests.handler_pool import RequestHandlerPool
@@ -61,6 +70,8 @@ class Timer(Protocol):
 # More partitions than this are read in slices, so many before the clock is looked at.
 _MANY: Final = 100
 _STRIDE: Final = 8
+# More are named in slices as well.
+_MANY_NAMED: Final = 1000
 _REPLICA_STATE_FROM: Final = 15
 # What converting down takes, in multiples of what is read: an object for every record.
 _CONVERSION_TAKES: Final = 8
@@ -181,22 +192,32 @@ class FetchHandler:
             most = exchange.quotas.most_fetch_bytes(exchange)
             request.max_bytes = min(request.max_bytes, most)
             request.min_bytes = min(request.min_bytes, most)
-        named = 0
-        for topic in request.topics:
-            named += len(topic.partitions)
-        if named > _MANY:
-            work = self._name_in_slices(request, version)
-            self._run(work, exchange, lambda targets: self._handle(request, exchange, targets))
-            return
-        targets: dict[TargetKey, FetchTarget] = {}
-        for topic in request.topics:
-            self._name(topic, topic.partitions, version, targets)
-        self._handle(request, exchange, targets)
-
-    def _handle(self, request: FetchRequest, exchange: Exchange, targets: dict[TargetKey, FetchTarget]) -> None:
-        version = exchange.version
         try:
-            context = self._context(request, version, list(targets.values()))
+            session = self._resumed_session(request, version)
+        except ProtocolError as error:
+            exchange.answer(FetchResponse(error_code=error.code, session_id=0))
+            return
+        named: dict[TargetKey, FetchTarget] = {} if session is None else session.targets
+        count = 0
+        for topic in request.topics:
+            count += len(topic.partitions)
+        if count > _MANY_NAMED:
+            work = self._name_in_slices(request, version, session, named)
+            self._run(work, exchange, lambda nothing: self._handle(request, exchange, session, named))
+            return
+        for topic in request.topics:
+            self._name(topic, topic.partitions, version, session, named)
+        self._handle(request, exchange, session, named)
+
+    def _handle(
+        self,
+        request: FetchRequest,
+        exchange: Exchange,
+        session: FetchSession | None,
+        named: dict[TargetKey, FetchTarget],
+    ) -> None:
+        try:
+            context = self._context(request, exchange.version, session, named)
         except ProtocolError as error:
             exchange.answer(FetchResponse(error_code=error.code, session_id=0))
             return
@@ -378,46 +399,57 @@ class FetchHandler:
 
     # What is asked
 
-    def _name(
-        self, topic: FetchTopic, wanted: list[FetchPartition], version: int, named: dict[TargetKey, FetchTarget]
-    ) -> None:
-        """Add what is wanted of a topic, by its key: a partition that is named again is asked once."""
-        name = (self._registry.name_of(topic.topic_id) or "") if version >= 13 else topic.topic
-        for partition in wanted:
-            target = FetchTarget(
-                name,
-                topic.topic_id,
-                partition.partition,
-                partition.fetch_offset,
-                partition.partition_max_bytes,
-                partition.current_leader_epoch,
-                partition.last_fetched_epoch,
-                partition.log_start_offset,
-            )
-            named[target.key] = target
+    def _resumed_session(self, request: FetchRequest, version: int) -> FetchSession | None:
+        """The one that an incremental request goes on with; raises where there is no such session."""
+        epoch = request.session_epoch
+        if epoch == FINAL_EPOCH or epoch == INITIAL_EPOCH:
+            return None
+        return self._sessions.resume(request.session_id, epoch, version >= 13, max(_replica_id(request, version), -1))
 
-    def _name_in_slices(self, request: FetchRequest, version: int) -> SlicedWork:
-        named: dict[TargetKey, FetchTarget] = {}
+    def _name(
+        self,
+        topic: FetchTopic,
+        wanted: list[FetchPartition],
+        version: int,
+        session: FetchSession | None,
+        named: dict[TargetKey, FetchTarget],
+    ) -> None:
+        name = (self._registry.name_of(topic.topic_id) or "") if version >= 13 else topic.topic
+        name_partitions(named, name, topic.topic_id, wanted, None if session is None else session.follower)
+
+    def _name_in_slices(
+        self,
+        request: FetchRequest,
+        version: int,
+        session: FetchSession | None,
+        named: dict[TargetKey, FetchTarget],
+    ) -> SlicedWork:
         for topic in request.topics:
             for start in range(0, len(topic.partitions), _MANY):
-                self._name(topic, topic.partitions[start : start + _MANY], version, named)
+                self._name(topic, topic.partitions[start : start + _MANY], version, session, named)
                 yield
-        return named
 
-    def _context(self, request: FetchRequest, version: int, targets: list[FetchTarget]) -> FetchContext:
+    def _context(
+        self,
+        request: FetchRequest,
+        version: int,
+        session: FetchSession | None,
+        named: dict[TargetKey, FetchTarget],
+    ) -> FetchContext:
         by_id = version >= 13
+        if session is not None:
+            forgotten: list[TargetKey] = []
+            for gone in request.forgotten_topics_data:
+                for index in gone.partitions:
+                    forgotten.append(("" if by_id else gone.topic, gone.topic_id, index))
+            return self._sessions.next_context(session, forgotten, self._clock.monotonic(), _broker_epoch(request))
         replica_id = _replica_id(request, version)
-        if request.session_id == 0 and request.session_epoch == -1 and replica_id < 0:
-            return FetchContext(targets, None, False)
-        forgotten: list[TargetKey] = []
-        for gone in request.forgotten_topics_data:
-            for index in gone.partitions:
-                forgotten.append(("" if by_id else gone.topic, gone.topic_id, index))
+        if request.session_id == 0 and request.session_epoch == FINAL_EPOCH and replica_id < 0:
+            return FetchContext(list(named.values()), None, False)
         return self._sessions.new_context(
             request.session_id,
             request.session_epoch,
-            targets,
-            forgotten,
+            named,
             by_id,
             max(replica_id, -1),
             self._clock.monotonic(),
@@ -554,10 +586,8 @@ class FetchHandler:
             session.had_data(answer.served)
         if context.follower is not None:
             context.follower.charge()
-            for target in context.targets:
-                target.settle()
-            context.end()
-        exchange.answer(FetchResponse(session_id=answer.context.session_id, responses=answer.topics))
+        context.end()
+        exchange.answer(FetchResponse(session_id=context.session_id, responses=answer.topics))
 
     @staticmethod
     def error_response(request: FetchRequest, version: int, error: ProtocolError) -> None:
@@ -582,19 +612,25 @@ class _FetchResponseBuilder:
 
     def add(self, result: FetchReadResult, start: int, end: int) -> None:
         context = self.context
+        has_session = context.session is not None
+        is_follower = context.follower is not None
         current = self.topics[-1] if self.topics else None
         for place in range(start, end):
             target = context.targets[place]
             data = result.data[place]
-            if context.session is not None:
+            news = True
+            if has_session:
                 # A divergence, or a better replica, is news even without data.
                 news_anyway = data.diverging_epoch is not None or data.preferred_read_replica >= 0
                 size = 1 if news_anyway else _size(data.records)
                 news = target.has_changed(data.error_code, size, data.high_watermark, data.log_start_offset)
                 if size:
                     self.served.append(target)
-                if context.incremental and not news:
-                    continue
+                news = news or not context.incremental
+            if is_follower:
+                target.settle()
+            if not news:
+                continue
             if current is None or current.topic != target.topic or current.topic_id != target.topic_id:
                 current = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id, partitions=[])
                 self.topics.append(current)

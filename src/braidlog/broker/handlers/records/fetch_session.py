@@ -27,6 +27,7 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.replication.follower_session import FollowerSession, FollowerTarget
 from braidlog.replication.progress import NO_BROKER_EPOCH
+from braidlog.wire.generated.fetch import FetchPartition
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -45,7 +46,6 @@ class FetchTarget(FollowerTarget):
         "current_leader_epoch",
         "fetch_offset",
         "index",
-        "key",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
@@ -70,8 +70,6 @@ class FetchTarget(FollowerTarget):
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        # By id where the request speaks of ids: the name may not be known yet, or no longer.
-        self.key: TargetKey = ("" if topic_id != ZERO_ID else topic, topic_id, index)
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
@@ -80,12 +78,17 @@ class FetchTarget(FollowerTarget):
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
-    def update(self, request: FetchTarget) -> None:
-        self.fetch_offset = request.fetch_offset
-        self.max_bytes = request.max_bytes
-        self.current_leader_epoch = request.current_leader_epoch
-        self.last_fetched_epoch = request.last_fetched_epoch
-        self.log_start_offset = request.log_start_offset
+    def update(self, wanted: FetchPartition) -> None:
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
+
+    @property
+    def key(self) -> TargetKey:
+        """By id where the request speaks of ids: the name may not be known yet, or no longer."""
+        return "" if self.topic_id != ZERO_ID else self.topic, self.topic_id, self.index
 
     def has_changed(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental response must name this partition; remembers what it is then sent."""
@@ -102,7 +105,7 @@ class FetchTarget(FollowerTarget):
         """A follower's, visited: it is dirty no longer if the follower has, and knows, all there is."""
         partition = self.partition
         follower = self.follower
-        if not self.dirty or follower is None or partition is None:
+        if not self.dirty or self.overruled or follower is None or partition is None:
             return
         log = partition.log
         if (
@@ -126,20 +129,10 @@ class FetchSession:
         self.epoch = 1
         self.targets: dict[TargetKey, FetchTarget] = {}
 
-    def apply(self, changes: list[FetchTarget], forgotten: list[TargetKey]) -> None:
-        follower = self.follower
-        for change in changes:
-            known = self.targets.get(change.key)
-            if known is None:
-                known = self.targets[change.key] = change
-                known.follower = follower
-            else:
-                known.update(change)
-            if follower is not None:
-                known.mark()
+    def forget(self, forgotten: list[TargetKey]) -> None:
         for key in forgotten:
             gone = self.targets.pop(key, None)
-            if gone is not None and follower is not None:
+            if gone is not None and self.follower is not None:
                 gone.leave()
 
     def close(self) -> None:
@@ -225,6 +218,39 @@ class FetchContext:
                 target.leave()
 
 
+def name_partitions(
+    named: dict[TargetKey, FetchTarget],
+    topic: str,
+    topic_id: bytes,
+    wanted: list[FetchPartition],
+    follower: FollowerSession | None,
+) -> None:
+    """Add what is wanted of a topic; what is there, in a session or named before in the request, is asked as said here.
+
+    `follower` is that of the session whose partitions `named` are.
+    """
+    name = topic if topic_id == ZERO_ID else ""
+    for partition in wanted:
+        key = (name, topic_id, partition.partition)
+        target = named.get(key)
+        if target is None:
+            target = named[key] = FetchTarget(
+                topic,
+                topic_id,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+            target.follower = follower
+        else:
+            target.update(partition)
+        if follower is not None:
+            target.mark()
+
+
 def dirty_targets(follower: FollowerSession) -> list[FetchTarget]:
     return [target for target in follower.dirty if isinstance(target, FetchTarget)]
 
@@ -261,24 +287,26 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        targets: list[FetchTarget],
-        forgotten: list[TargetKey],
+        named: dict[TargetKey, FetchTarget],
         uses_ids: bool,
         replica_id: int,
         now: float,
         broker_epoch: int = NO_BROKER_EPOCH,
     ) -> FetchContext:
-        """`replica_id` is -1 for consumers; `broker_epoch` is that of a follower."""
-        if epoch == FINAL_EPOCH or epoch == INITIAL_EPOCH:
-            ended = self._sessions.pop(session_id, None)
-            if ended is not None:
-                ended.close()
-            session = None
-            if epoch == INITIAL_EPOCH and targets:
-                session = self._begin(targets, uses_ids, replica_id, now, broker_epoch)
-            if session is None:
-                return _without_session(targets, replica_id, now, broker_epoch)
-            return FetchContext(targets, session, False, session.follower)
+        """Of a full request; `replica_id` is -1 for consumers, `broker_epoch` is that of a follower."""
+        ended = self._sessions.pop(session_id, None)
+        if ended is not None:
+            ended.close()
+        session = None
+        if epoch == INITIAL_EPOCH and named:
+            session = self._begin(named, uses_ids, replica_id, now, broker_epoch)
+        targets = list(named.values())
+        if session is None:
+            return _without_session(targets, replica_id, now, broker_epoch)
+        return FetchContext(targets, session, False, session.follower)
+
+    def resume(self, session_id: int, epoch: int, uses_ids: bool, replica_id: int) -> FetchSession:
+        """The session that an incremental request goes on with: it names changes to the targets of that."""
         session = self._sessions.get(session_id)
         if session is None or session.replica_id != replica_id:
             raise FetchSessionIdNotFoundError
@@ -286,15 +314,24 @@ class FetchSessionCache:
             raise InvalidFetchSessionEpochError
         if session.uses_ids != uses_ids:
             raise FetchSessionTopicIdError
-        session.apply(targets, forgotten)
         session.advance()
+        return session
+
+    def next_context(
+        self, session: FetchSession, forgotten: list[TargetKey], now: float, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> FetchContext:
+        """Of an incremental request, whose changes are made."""
+        if self._sessions.get(session.id) is not session:
+            # Another took its place meanwhile.
+            session.close()
+            raise FetchSessionIdNotFoundError
+        session.forget(forgotten)
         session.last_used = now
+        if len(self._sessions) > 1 or not session.targets:
+            del self._sessions[session.id]
         if session.targets:
-            del self._sessions[session_id]
-            self._sessions[session_id] = session
-        else:
-            # Nothing left to fetch: the session ends with this response.
-            del self._sessions[session_id]
+            # Else there is nothing left to fetch: the session ends with this response.
+            self._sessions[session.id] = session
         follower = session.follower
         if follower is None:
             return FetchContext(list(session.targets.values()), session, True)
@@ -313,15 +350,19 @@ class FetchSessionCache:
             session.close()
 
     def _begin(
-        self, targets: list[FetchTarget], uses_ids: bool, replica_id: int, now: float, broker_epoch: int
+        self, named: dict[TargetKey, FetchTarget], uses_ids: bool, replica_id: int, now: float, broker_epoch: int
     ) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(len(targets), replica_id >= 0, now):
+        if len(self._sessions) >= self._slots and not self._evict(len(named), replica_id >= 0, now):
             return None
         session = FetchSession(self._new_id(), replica_id, uses_ids, now)
-        session.apply(targets, [])
-        if session.follower is not None:
-            session.follower.last_fetch_s = now
-            session.follower.broker_epoch = broker_epoch
+        session.targets = named
+        follower = session.follower
+        if follower is not None:
+            follower.last_fetch_s = now
+            follower.broker_epoch = broker_epoch
+            for target in named.values():
+                target.follower = follower
+                target.mark()
         self._sessions[session.id] = session
         return session
 

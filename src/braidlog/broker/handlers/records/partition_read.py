@@ -60,10 +60,18 @@ class PartitionReader:
     ) -> PartitionData:
         """At most `budget` bytes, or one batch if `min_one`; whatever goes wrong is the answer of this partition."""
         try:
-            partition = self._partition(context, target, version)
-            partition.check_epoch(target.current_leader_epoch)
-            max_bytes = min(target.max_bytes, budget)
             follower = context.follower
+            partition: Partition | None = None
+            if follower is not None:
+                # The one that tells this target of changes; one that is deleted has no log.
+                partition = target.partition
+                if partition is not None and (partition.log is None or partition.topic_id != target.topic_id):
+                    partition = None
+            if partition is None:
+                partition = self._partition(context, target, version)
+            if target.current_leader_epoch != partition.leader_epoch:
+                partition.check_epoch(target.current_leader_epoch)
+            max_bytes = min(target.max_bytes, budget)
             if follower is None:
                 return self._read_for_consumer(request, partition, target, version, max_bytes, min_one)
             applied = context.is_applied
@@ -82,7 +90,7 @@ class PartitionReader:
     ) -> PartitionData:
         # One that knows of racks may be sent here, though another broker leads.
         log = partition.require_replica() if version >= _RACKS_FROM else partition.require_log()
-        if target.last_fetched_epoch >= 0:
+        if target.last_fetched_epoch >= 0 and log.may_diverge(target.last_fetched_epoch, target.fetch_offset):
             diverging = _divergence(log, target)
             if diverging is not None:
                 return _diverged(log, target, diverging)
@@ -147,9 +155,11 @@ def _read_for_follower(
 ) -> PartitionData:
     """To the end of the log; unless `applied`, the partition is told first how far the follower has come."""
     log = partition.require_log()
-    replica = partition.remote_replica(follower.replica_id, target.current_leader_epoch)
-    target.link(partition, replica)
-    if target.last_fetched_epoch >= 0:
+    replica = target.replica
+    if replica is None or target.partition is not partition or target.progress is not partition.progress:
+        replica = partition.remote_replica(follower.replica_id, target.current_leader_epoch)
+        target.link(partition, replica)
+    if target.last_fetched_epoch >= 0 and log.may_diverge(target.last_fetched_epoch, target.fetch_offset):
         diverging = _divergence(log, target)
         if diverging is not None:
             return _diverged(log, target, diverging)
@@ -163,13 +173,14 @@ def _read_for_follower(
         max_bytes = min(max_bytes, allowance)
     # Most fetches of a follower that keeps up name partitions of which it has everything.
     if target.fetch_offset != end and not target.held:
-        records = partition.read_to_end(target.fetch_offset, max_bytes, min_one).slice
+        records = log.read(target.fetch_offset, max_bytes, end, min_one).slice
         if records is None:
             follower.starved = True
     if not applied:
         partition.follower_fetched(
             replica, target.fetch_offset, target.log_start_offset, follower.broker_epoch, follower.last_fetch_s
         )
+        target.overruled = False
     if records is not None:
         if version < WITHOUT_CONVERSION_FROM:
             _require_conversion_allowed(log)

@@ -4,13 +4,22 @@ from random import Random
 
 import pytest
 
-from braidlog.broker.handlers.records.fetch_session import FetchContext, FetchSessionCache, FetchTarget, TargetKey
+from braidlog.broker.handlers.records.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchContext,
+    FetchSessionCache,
+    FetchTarget,
+    TargetKey,
+    name_partitions,
+)
 from braidlog.core.ids import ZERO_ID
 from braidlog.core.protocol_errors import (
     FetchSessionIdNotFoundError,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
+from braidlog.wire.generated.fetch import FetchPartition
 
 
 def target(topic: str, index: int, offset: int = 0) -> FetchTarget:
@@ -27,7 +36,15 @@ def new_context(
     replica_id: int = -1,
     now: float = 0.0,
 ) -> FetchContext:
-    return sessions.new_context(session_id, epoch, targets, forgotten or [], uses_ids, replica_id, now)
+    """As for a request; `targets` are what it names."""
+    if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        named = {each.key: each for each in targets}
+        return sessions.new_context(session_id, epoch, named, uses_ids, replica_id, now)
+    session = sessions.resume(session_id, epoch, uses_ids, replica_id)
+    for each in targets:
+        wanted = [FetchPartition(partition=each.index, fetch_offset=each.fetch_offset)]
+        name_partitions(session.targets, each.topic, each.topic_id, wanted, session.follower)
+    return sessions.next_context(session, forgotten or [], now)
 
 
 @pytest.fixture
@@ -98,6 +115,24 @@ def test_a_stale_session_makes_room(sessions: FetchSessionCache) -> None:
     assert new_context(sessions, 0, 0, [target("a", 0)], now=121.0).session_id > 0
     with pytest.raises(FetchSessionIdNotFoundError):
         new_context(sessions, stale, 1, [], now=121.0)
+
+
+def test_a_session_whose_place_was_taken_while_its_request_was_read_is_not_known(sessions: FetchSessionCache) -> None:
+    first = new_context(sessions, 0, 0, [target("a", 0)], replica_id=2)
+    session = sessions.resume(first.session_id, 1, False, 2)
+    sessions.drop(session)
+    name_partitions(session.targets, "a", ZERO_ID, [FetchPartition(partition=1)], session.follower)
+    with pytest.raises(FetchSessionIdNotFoundError):
+        sessions.next_context(session, [], 0.0)
+    assert session.follower is not None
+    assert not session.follower.dirty, "nothing of it is told of changes any more"
+
+
+def test_a_partition_that_is_named_twice_is_asked_as_named_last() -> None:
+    named: dict[TargetKey, FetchTarget] = {}
+    wanted = [FetchPartition(partition=1, fetch_offset=offset) for offset in (5, 7)]
+    name_partitions(named, "a", ZERO_ID, wanted, None)
+    assert [(each.index, each.fetch_offset) for each in named.values()] == [(1, 7)]
 
 
 def test_a_follower_goes_before_a_consumer(sessions: FetchSessionCache) -> None:

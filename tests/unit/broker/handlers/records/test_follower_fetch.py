@@ -411,6 +411,35 @@ def test_a_new_registration_is_known_to_idle_partitions_too(world: Led) -> None:
     assert not any(target.dirty for partition in world.partitions for target in partition.followers)
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_fetch_that_comes_late_over_another_connection_holds_only_until_the_next(
+    world: Led, is_waiting: bool
+) -> None:
+    """It asks from where its follower was before it went on in another session, in which nothing changes any more."""
+    producer, follower, late = Producer(world), Follower(world), Follower(world)
+    follower.fetch({0: 0, 1: 0})
+    producer.send(b"a", acks=1)
+    follower.fetch({})
+    follower.fetch({0: 1})
+    assert follower.fetch({}) == {}
+    progress = world.partitions[0].progress
+    assert progress is not None
+    if is_waiting:
+        follower.ask({})
+    late.fetch({0: 0, 1: 0})
+    assert progress.remotes[2].log_end_offset == 0
+    if is_waiting:
+        # It asked before the late one came, and says nothing of what was said since.
+        world.steps.wait()
+        assert follower.answer() == {}
+        assert progress.remotes[2].log_end_offset == 0
+    assert follower.fetch({}) == {}
+    assert progress.remotes[2].log_end_offset == 1
+    session = world.partitions[0].followers[0].follower
+    assert session is not None
+    assert not session.dirty
+
+
 def test_an_idle_session_keeps_its_partitions_in_sync(world: Led) -> None:
     """Nothing of a partition is visited for long; then there is an append."""
     follower = Follower(world)
