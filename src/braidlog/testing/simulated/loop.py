@@ -216,22 +216,21 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if lock.locked():
             timer = self.call_later(timeout_s, _resolve, future, None)
             future.add_done_callback(lambda _: timer.cancel())
+            self._forget_locks()
             self._locks.append((lock, future))
         else:
             future.set_result(None)
         return future
 
-    def _look_at_locks(self) -> None:
-        """After every callback: mostly nothing has changed."""
-        for lock, future in self._locks:
-            if future.done() or not lock.locked():
-                break
-        else:
-            return
+    def _tell_of_released(self) -> None:
         for lock, future in self._locks:
             if not lock.locked():
                 _resolve(future, None)
-        self._locks = [each for each in self._locks if not each[1].done()]
+        self._forget_locks()
+
+    def _forget_locks(self) -> None:
+        """Those that nobody waits for any more."""
+        self._locks[:] = [each for each in self._locks if not each[1].done()]
 
     def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
         """Those that have not ended, in the order in which they began."""
@@ -299,7 +298,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return goal.result()
 
     def _run_until(self, is_done: Callable[[], bool]) -> None:
-        ready, timers = self._ready, self._timers
+        ready, timers, locks = self._ready, self._timers, self._locks
         next_ready, next_timer = ready.popleft, heapq.heappop
         while not is_done():
             if ready:
@@ -335,8 +334,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     )
             if process is not None and not process.alive:
                 self._bury(process)
-            if self._locks:
-                self._look_at_locks()
+            for lock, _ in locks:
+                if not lock.locked():
+                    self._tell_of_released()
+                    break
 
     def _bury(self, process: Process) -> None:
         self.end(process)

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.environment import Environment, Executors
@@ -65,6 +65,10 @@ class BrokerEnded(Exception):
     """The broker's process ended while it was waited for."""
 
 
+# When something happened, in which process, and the parts of the line that says what.
+_Entry: TypeAlias = tuple[float, Process | None, tuple[object, ...]]
+
+
 class Trace:
     """What happened, as lines of which the last ones are kept, or all of them from `keep_all` on.
 
@@ -85,15 +89,15 @@ class Trace:
     def detail(self, *parts: object) -> None:
         """A line of parts that never change; they are put together where it is read, as thousands never are."""
         self.count += 1
-        self._last.append(_Entry(self._time(), current_process(), parts))
+        self._last.append((self._time(), current_process(), parts))
 
     @property
     def last(self) -> list[str]:
-        return list(map(str, self._last))
+        return list(map(_line, self._last))
 
     @property
     def story(self) -> list[str]:
-        return list(map(str, self._story))
+        return list(map(_line, self._story))
 
     def keep_all(self) -> None:
         """Before anything happened."""
@@ -107,14 +111,10 @@ class Trace:
         return hashlib.sha256("\n".join(self.last).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-class _Entry(NamedTuple):
-    at_s: float
-    process: Process | None
-    parts: tuple[object, ...]
-
-    def __str__(self) -> str:
-        who = "" if self.process is None else f"{self.process.name}: "
-        return f"{self.at_s:.6f} {who}{' '.join(map(str, self.parts))}"
+def _line(entry: _Entry) -> str:
+    at_s, process, parts = entry
+    who = "" if process is None else f"{process.name}: "
+    return f"{at_s:.6f} {who}{' '.join(map(str, parts))}"
 
 
 class _LogLines(logging.Handler):
