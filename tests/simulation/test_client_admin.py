@@ -46,6 +46,7 @@ def test_a_seed_replays_the_same_calls() -> None:
     digests = set()
     for _ in range(2):
         with Simulation(3) as simulation:
+            simulation.trace.keep_all()
             administer(simulation)
             digests.add(simulation.trace.digest())
     assert len(digests) == 1

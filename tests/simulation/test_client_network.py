@@ -72,6 +72,7 @@ def test_a_seed_replays_the_same_requests() -> None:
     digests = set()
     for _ in range(2):
         with Simulation(7) as simulation:
+            simulation.trace.keep_all()
             simulation.run(asyncio.wait_for(use(simulation), 120.0))
             digests.add(simulation.trace.digest())
     assert len(digests) == 1

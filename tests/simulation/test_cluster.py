@@ -45,6 +45,7 @@ test_long_lives = LIVES.long_lives()
 
 def digest_of(seed: int) -> str:
     with begin(seed, LIVES.steps) as (simulation, workload):
+        simulation.trace.keep_all()
         simulation.run(workload.run())
         return simulation.trace.digest()
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from braidlog.testing.simulated.simulation import Simulation
 from support.simulation.invariants import InvariantBroken
-from support.simulation.many_lives import Block, Progress, run
+from support.simulation.many_lives import Block, Progress, live, run
 from support.simulation.seeds import SeededLives
 
 MODULE = "simulation.test_many_lives"
 BAD = 5
+DEADLY = 1000
 
 
 class OneStep:
@@ -20,6 +24,8 @@ class OneStep:
         self._seed = seed
 
     async def run(self) -> None:
+        if self._seed == DEADLY:
+            os._exit(3)
         if self._seed == BAD:
             raise InvariantBroken("this seed is bad")
 
@@ -51,6 +57,11 @@ def test_without_time_nothing_is_run(tmp_path: Path) -> None:
     progress = Progress(tmp_path / "lives.jsonl")
     run(MODULE, progress, 4, minutes=0)
     assert progress.seeds == 0
+
+
+def test_a_process_that_dies_in_a_life_is_not_taken_for_a_block_that_was_run() -> None:
+    with pytest.raises(RuntimeError, match=r"range\(999, 1001\) ended with 3"):
+        live(MODULE, range(DEADLY - 1, DEADLY + 1), "code")
 
 
 def test_a_seed_that_failed_is_run_again_with_other_code(tmp_path: Path) -> None:

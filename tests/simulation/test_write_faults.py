@@ -421,7 +421,7 @@ def live(fault: Fault) -> None:
             simulation.run(suffer(FaultWorld(simulation), fault))
         except Exception as problem:
             kind, path = fault.write
-            last = "\n".join(list(simulation.trace.last)[-60:])
+            last = "\n".join(simulation.trace.last[-60:])
             replay = f"BRAIDLOG_FAULT={fault} .venv/bin/pytest tests/simulation -k replay_fault"
             what = f"{type(problem).__name__} {problem}"
             reported = f"{fault} ({kind} {path}) failed: {what}\nreplay: {replay}\nit ended with:\n{last}"

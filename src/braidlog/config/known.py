@@ -76,6 +76,9 @@ def mechanism_key(listener: str, mechanism: str, key: str) -> str:
 
 def broker_setting_for(key: str) -> Setting | None:
     """As `broker_setting`, but also for keys with a prefix, those that are only ever dynamic and the unlisted."""
+    known = _found.get(key)
+    if known is not None:
+        return known
     base = listener_base(key)
     found = broker_setting(base if base is not None else key)
     if found is None and key.startswith(AUTHORIZER_PREFIX):

@@ -48,6 +48,10 @@ RESTARTED_S: Final = 120.0
 READ_S: Final = 120.0
 FIRST_ACKNOWLEDGED_S: Final = 30
 
+# Between two faults; a life has one of these: in some each fault meets what the last ones are still doing, in others
+# mostly a cluster that has dealt with them.
+LONGEST_PAUSES_S: Final = (1.0, 2.0, 4.0)
+
 NAMES: Final = ("alpha", "beta", "gamma")
 MOST_PARTITIONS: Final = 4
 ADMIN_S: Final = 6.0
@@ -81,6 +85,7 @@ class ClusterWorkload:
         self._steps = steps
         # In half of the lives every record is synced before it is acknowledged, and the power may be cut.
         self._synced = self._random.random() < 0.5
+        self._pause_s = self._random.choice(LONGEST_PAUSES_S)
         self._running = True
         self._faulty = True
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,17 +103,17 @@ class ClusterWorkload:
         for broker in self._cluster.brokers:
             self._spawn(self._keep_up(broker), f"supervisor of {broker.name}")
         await self._start_clients()
-        for _ in range(FIRST_ACKNOWLEDGED_S):
-            await self._check_after(1.0)
+        for _ in range(2 * FIRST_ACKNOWLEDGED_S):
+            await self._check_after(0.5)
             if self._are_at_work():
                 break
         for _ in range(self._steps):
-            await self._check_after(self._random.random() * 4)
+            await self._check_after(self._random.random() * self._pause_s)
             drawn = self._faults_drawn
             fault = self._random.choices([each for each, _ in drawn], [weight for _, weight in drawn])[0]
             self._note(f"FAULT {fault.__name__.strip('_')}")
             fault(self, self._random.choice(self._cluster.brokers))
-        await self._check_after(self._random.random() * 4)
+        await self._check_after(self._random.random() * self._pause_s)
         await self._end_faults()
         await self._until_converged()
         await self._read_all()
@@ -242,7 +247,9 @@ class ClusterWorkload:
         while self._running:
             await asyncio.sleep(self._random.random() * 1.5)
             topic = self._random.choice(NAMES)
-            operation = self._random.choice(operations)
+            # Without a topic there is nothing to do for anybody.
+            has_topics = any(each in self.store.topics for each in NAMES)
+            operation = self._random.choice(operations) if has_topics else self._create
             try:
                 await operation(program, admin, topic)
                 self.admin_answers += 1
@@ -309,7 +316,7 @@ class ClusterWorkload:
             max_block_ms=2000,
             request_timeout_ms=2000,
             delivery_timeout_ms=8000,
-            retry_backoff_ms=50,
+            retry_backoff_ms=200,
         )
         sent: list[Coroutine[Any, Any, None]] = []
         number = 0

@@ -63,7 +63,7 @@ def settings_for(seed: int) -> dict[str, str]:
 
     In half of the lives an idle follower is answered late: it hears of the high watermark when others lead already.
     """
-    settings = {**SETTINGS, "replica.fetch.wait.max.ms": "2000" if seed % 8 > 3 else "500"}
+    settings = {**SETTINGS, "replica.fetch.wait.max.ms": "2000" if seed % 8 > 3 else "1000"}
     if is_synced(seed):
         settings["log.flush.interval.messages"] = "1"
     return settings
@@ -189,14 +189,14 @@ class ReplicatedWorkload(ClusterWorkload):
             max_block_ms=1000,
             request_timeout_ms=1000,
             delivery_timeout_ms=2000,
-            retry_backoff_ms=50,
+            retry_backoff_ms=200,
         )
         number = 0
         while self._running:
-            await asyncio.sleep(self._random.random() * 0.5)
+            await asyncio.sleep(self._random.random())
             partitions = self._partitions()
             sent = []
-            for partition in self._random.choices(partitions, k=2) if partitions else []:
+            for partition in self._random.choices(partitions, k=4) if partitions else []:
                 number += 1
                 value = f"{partition} {name} {number}".encode()
                 sent.append(_ended(producer.send(partition.topic, value, partition=partition.partition)))

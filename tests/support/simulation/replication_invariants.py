@@ -120,6 +120,10 @@ class ReplicationHistory:
         before = self._seen.get((name, key))
         unclean = self.is_unclean(partition.topic, *key)
         start = committed = 0
+        seen = _Seen(log, log.truncation_count, log.log_end_offset, log.high_watermark)
+        if seen == before:
+            # What it holds was looked at.
+            return
         if before is not None and before.log is log:
             if log.high_watermark < before.high_watermark and not unclean:
                 raise InvariantBroken(f"{NEVER_BACK}: {where}: {before.high_watermark}, then {log.high_watermark}")
@@ -127,7 +131,10 @@ class ReplicationHistory:
                 start, committed = before.end, before.high_watermark
             else:
                 self.truncations += 1
-        for segment in log.segments:
+        # Those that end before were looked at.
+        first = min(start, committed)
+        ends = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
+        for segment in (each for each, end in zip(log.segments, ends, strict=True) if end > first):
             walk = segment.walk(0)
             while walk.advance():
                 if walk.base_offset >= start:
@@ -141,7 +148,7 @@ class ReplicationHistory:
                             f"{READABLE_STAYS}: {where} has at offset {walk.base_offset}, below its high watermark "
                             f"{log.high_watermark}, a batch of epoch {walk.leader_epoch} that was another one"
                         )
-        self._seen[name, key] = _Seen(log, log.truncation_count, log.log_end_offset, log.high_watermark)
+        self._seen[name, key] = seen
 
     def _compare(self, where: str, key: Key, epoch: int, offset: int, last: int, crc: int) -> None:
         known = self._batches.setdefault((key, epoch, offset), (last, crc))

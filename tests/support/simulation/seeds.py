@@ -121,7 +121,7 @@ def _seeds(many: int, further: int = 0) -> list[ParameterSet]:
 
 def _story_of(simulation: Simulation) -> str:
     """What happened last, without the bytes: all together, then what each broker says of itself."""
-    story = list(simulation.trace.story)
+    story = simulation.trace.story
     parts = ["\n".join(story[-SHOWN:])]
     for broker in simulation.brokers:
         own = [line for line in story if f" {broker.name}." in line or f" {broker.name} " in line]
@@ -134,6 +134,6 @@ def _run_workload(simulation: Simulation, workload: SeededWorkload, seed: int, s
         simulation.run(workload.run())
     except Exception as problem:
         replay = f"BRAIDLOG_SIM_SEED={seed} BRAIDLOG_SIM_STEPS={steps} .venv/bin/pytest {file} -k replay"
-        last = _story_of(simulation) if len(simulation.brokers) > 1 else "\n".join(list(simulation.trace.last)[-SHOWN:])
+        last = _story_of(simulation) if len(simulation.brokers) > 1 else "\n".join(simulation.trace.last[-SHOWN:])
         reported = f"seed {seed} failed: {problem}\nreplay: {replay}\nit ended with:\n{last}"
         raise AssertionError(reported) from problem

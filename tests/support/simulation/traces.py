@@ -35,4 +35,4 @@ def trace_of(workload: str, seed: int) -> list[str]:
     with Simulation(seed, settings_for(seed)) as simulation:
         simulation.trace.keep_all()
         simulation.run(run(simulation))
-        return list(simulation.trace.last)
+        return simulation.trace.last

@@ -29,7 +29,8 @@ _SLOW_ONE_IN: Final = 12
 _SLOW_S: Final = 0.2
 _CUT_ONE_IN: Final = 4
 
-Trace = Callable[[str], None]
+# Takes what a line of the trace is made of.
+Trace = Callable[..., None]
 Ts = TypeVarTuple("Ts")
 
 
@@ -55,6 +56,8 @@ class Link:
 
 
 class _Delivery(NamedTuple):
+    """One that waits at a link which is blocked."""
+
     what: Callable[[bytes], None]
     data: bytes
     # Before which drop it was sent.
@@ -76,19 +79,19 @@ class _Direction:
 
     def deliver(self, to: Process, what: Callable[[bytes], None], data: bytes) -> None:
         self._to = to
-        self._schedule(to, self._arrive, _Delivery(what, data, self._drops))
+        self._schedule(to, self._arrive, what, data, self._drops)
 
     def _schedule(self, to: Process, call: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
         self._last = max(self._last, self._loop.time()) + self._random.random() * self._link.latency_s
         self._loop.call_at(self._last, call, *arguments, context=to.context.copy())
 
-    def _arrive(self, delivery: _Delivery) -> None:
+    def _arrive(self, what: Callable[[bytes], None], data: bytes, drops: int) -> None:
         if self._held or self._link.blocked:
             if not self._held:
                 self._link.wait(self)
-            self._held.append(delivery)
-        elif delivery.drops == self._drops:
-            delivery.what(delivery.data)
+            self._held.append(_Delivery(what, data, drops))
+        elif drops == self._drops:
+            what(data)
 
     def go_on(self) -> None:
         assert self._to is not None
@@ -277,7 +280,7 @@ class SimulatedConnection:
             self._loop.call_soon(self._report_loss, ConnectionResetError(self.lost))
             return
         data = b"".join(pieces)
-        self._trace(f"{self.name} sends {len(data)} bytes {crc32(data):08x}")
+        self._trace(self.name, "sends", len(data), "bytes", crc32(data))
         if self._tap is not None:
             for frame in self._requests.feed(data):
                 self._tap.on_request(self, frame)
@@ -303,7 +306,7 @@ class SimulatedConnection:
         if self.lost is not None:
             # A broker that has not learned of it yet goes on sending.
             return
-        self._trace(f"{self.name} receives {len(data)} bytes {crc32(data):08x}")
+        self._trace(self.name, "receives", len(data), "bytes", crc32(data))
         if self._tap is not None:
             for frame in self._responses.feed(data):
                 self._tap.on_response(self, frame)
@@ -337,7 +340,7 @@ class SimulatedConnection:
 
     def _end(self, reason: str) -> None:
         self.lost = reason
-        self._trace(f"{self.name} lost: {reason}")
+        self._trace(self.name, "lost:", reason)
         if self._tap is not None:
             self._tap.on_end(self)
 

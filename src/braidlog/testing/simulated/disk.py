@@ -32,7 +32,8 @@ CHANGES: Final = (WRITE, SYNC, CREATE, NAMES)
 # Those that a full disk refuses.
 GROWTH: Final = (WRITE, CREATE)
 
-Trace = Callable[[str], None]
+# Takes what a line of the trace is made of.
+Trace = Callable[..., None]
 
 
 class _Append(NamedTuple):
@@ -161,7 +162,7 @@ class MemoryDisk:
         """The process that does the next but so many operations ends in the middle of it."""
         self._end_after = operations
 
-    def operate(self, process: Process | None, kind: str, path: str, note: str = "") -> bool:
+    def operate(self, process: Process | None, kind: str, path: str, *note: str | int) -> bool:
         """Called before every operation. True: the process ends within it, as soon as a part is done."""
         if process is not None and not process.alive:
             raise ProcessEnded(f"{process.name} has ended")
@@ -169,7 +170,7 @@ class MemoryDisk:
         if self.changes is not None and kind in CHANGES:
             self.changes.append((kind, path))
         if self._trace is not None:
-            self._trace(f"{kind} {path} {note}")
+            self._trace(kind, path, *note)
         for number, fault in enumerate(self._faults):
             if kind in fault.kinds and path.startswith(fault.under):
                 if fault.after > 0:
@@ -193,7 +194,7 @@ class MemoryDisk:
     # Bytes
 
     def append(self, process: Process | None, path: str, node: FileNode, data: bytes) -> None:
-        ends = self.operate(process, WRITE, path, f"{len(data)}")
+        ends = self.operate(process, WRITE, path, len(data))
         before = node.footprint
         room = self.capacity - self.used + before - len(node.data)
         fits = len(data) <= room
@@ -211,7 +212,7 @@ class MemoryDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def truncate(self, process: Process | None, path: str, node: FileNode, size: int) -> None:
-        if self.operate(process, NAMES, path, f"cut at {size}"):
+        if self.operate(process, NAMES, path, "cut at", size):
             self.end_process(process)
         self.used += size - node.footprint
         node.reserved = 0
@@ -220,7 +221,7 @@ class MemoryDisk:
         self._unsynced_files[node] = None
 
     def reserve(self, process: Process | None, path: str, node: FileNode, size: int) -> bool:
-        if self.operate(process, NAMES, path, f"reserve {size}"):
+        if self.operate(process, NAMES, path, "reserve", size):
             self.end_process(process)
         more = size - node.footprint
         if more > self.capacity - self.used:

@@ -31,6 +31,8 @@ P = ParamSpec("P")
 _SHORT: Final = 0.0005
 _LONG: Final = 0.3
 _LONG_ONE_IN: Final = 15
+# Tasks that are remembered before it is looked which of them have ended.
+_TASKS_AT_FIRST: Final = 256
 
 
 class SimulationDeadlock(Exception):
@@ -119,7 +121,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
         self._sequence = 0
+        # In the order in which they began, some that have ended among them.
         self._tasks: dict[asyncio.Task[Any], Process | None] = {}
+        self._most_tasks = _TASKS_AT_FIRST
         # Per executor: when each of its threads is free again.
         self._threads: dict[Executor, list[float]] = {}
         self._on_problem = on_problem
@@ -197,11 +201,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         where = contextvars.copy_context() if context is None else context
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=where)
         self._tasks[task] = where.get(_PROCESS)
-        task.add_done_callback(self._forget_task)
+        if len(self._tasks) > self._most_tasks:
+            self._forget_ended_tasks()
         return task
 
-    def _forget_task(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
+    def _forget_ended_tasks(self) -> None:
+        """Now and then: to be told of each end would cost a callback for each task."""
+        self._tasks = {task: owner for task, owner in self._tasks.items() if not task.done()}
+        self._most_tasks = max(_TASKS_AT_FIRST, 2 * len(self._tasks))
 
     def released(self, lock: LockType, timeout_s: float) -> asyncio.Future[None]:
         """Done as soon as the lock is free, at the latest after so long."""
@@ -209,26 +216,25 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if lock.locked():
             timer = self.call_later(timeout_s, _resolve, future, None)
             future.add_done_callback(lambda _: timer.cancel())
+            self._forget_locks()
             self._locks.append((lock, future))
         else:
             future.set_result(None)
         return future
 
-    def _look_at_locks(self) -> None:
-        """After every callback: mostly nothing has changed."""
-        for lock, future in self._locks:
-            if future.done() or not lock.locked():
-                break
-        else:
-            return
+    def _tell_of_released(self) -> None:
         for lock, future in self._locks:
             if not lock.locked():
                 _resolve(future, None)
-        self._locks = [each for each in self._locks if not each[1].done()]
+        self._forget_locks()
+
+    def _forget_locks(self) -> None:
+        """Those that nobody waits for any more."""
+        self._locks[:] = [each for each in self._locks if not each[1].done()]
 
     def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
         """Those that have not ended, in the order in which they began."""
-        return [task for task, owner in self._tasks.items() if owner is process]
+        return [task for task, owner in self._tasks.items() if owner is process and not task.done()]
 
     def end(self, process: Process) -> None:
         """The process is gone: its coroutines are closed where they stand, nothing of it runs any more."""
@@ -285,45 +291,53 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._running = True
         self.thread_id = get_ident()
         try:
-            step, is_done = self._step, goal.done
-            while not is_done():
-                step()
+            self._run_until(goal.done)
         finally:
             self._running = False
             asyncio._set_running_loop(before)
         return goal.result()
 
-    def _step(self) -> None:
-        if self._ready:
-            handle = self._ready.popleft()
-        elif self._timers:
-            when, _, handle = heapq.heappop(self._timers)
-            if handle._cancelled:
-                return
-            if when > self._now:
-                self._now = when
-        else:
-            waiting = ", ".join(task.get_name() for task in self._tasks) or "nothing"
-            raise SimulationDeadlock(f"at {self._now:.6f} s nothing is left to run; unfinished: {waiting}")
-        call, process = handle.call, handle.process
-        if call is None or (process is not None and not process.alive):
-            return
-        if process is not None and process.held is not None:
-            process.held.append(handle)
-            return
-        try:
-            handle.where.run(call, *handle.arguments)
-        except ProcessEnded:
-            assert process is not None, "a fault may end only what runs as a process"
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as problem:
-            if process is None or process.alive:
-                self.call_exception_handler({"message": "a callback failed", "callback": call, "exception": problem})
-        if process is not None and not process.alive:
-            self._bury(process)
-        if self._locks:
-            self._look_at_locks()
+    def _run_until(self, is_done: Callable[[], bool]) -> None:
+        ready, timers, locks = self._ready, self._timers, self._locks
+        next_ready, next_timer = ready.popleft, heapq.heappop
+        while not is_done():
+            if ready:
+                handle = next_ready()
+            elif timers:
+                when, _, handle = next_timer(timers)
+                if handle._cancelled:
+                    continue
+                if when > self._now:
+                    self._now = when
+            else:
+                waiting = ", ".join(task.get_name() for task in self._tasks if not task.done()) or "nothing"
+                raise SimulationDeadlock(f"at {self._now:.6f} s nothing is left to run; unfinished: {waiting}")
+            call, process = handle.call, handle.process
+            if call is None:
+                continue
+            if process is not None:
+                if not process.alive:
+                    continue
+                if process.held is not None:
+                    process.held.append(handle)
+                    continue
+            try:
+                handle.where.run(call, *handle.arguments)
+            except ProcessEnded:
+                assert process is not None, "a fault may end only what runs as a process"
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as problem:
+                if process is None or process.alive:
+                    self.call_exception_handler(
+                        {"message": "a callback failed", "callback": call, "exception": problem}
+                    )
+            if process is not None and not process.alive:
+                self._bury(process)
+            for lock, _ in locks:
+                if not lock.locked():
+                    self._tell_of_released()
+                    break
 
     def _bury(self, process: Process) -> None:
         self.end(process)
@@ -356,7 +370,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """End every task that is left."""
         self._closed = True
-        for task in list(self._tasks):
+        for task in [each for each in self._tasks if not each.done()]:
             _close(task)
         self._tasks.clear()
         self._ready.clear()

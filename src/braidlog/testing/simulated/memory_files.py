@@ -28,7 +28,7 @@ class MemoryFile(File):
             self._disk.append(self._process, self.path, self._node, data)
 
     def pread(self, size: int, position: int) -> bytes:
-        if self._disk.operate(self._process, READ, self.path, f"{size} at {position}"):
+        if self._disk.operate(self._process, READ, self.path, size, "at", position):
             self._disk.end_process(self._process)
         return bytes(self._node.data[position : position + size])
 
@@ -125,7 +125,7 @@ class MemoryFiles(Files):
         replaced = directory.entries.get(new)
         if isinstance(replaced, DirectoryNode):
             raise _refused(errno.ENOTEMPTY if isinstance(node, DirectoryNode) else errno.EISDIR, target)
-        self._operate(NAMES, source, f"rename to {new}")
+        self._operate(NAMES, source, "rename to", new)
         if old != new:
             self._disk.change(directory, (old, None), (new, node))
 
@@ -176,8 +176,8 @@ class MemoryFiles(Files):
 
     # Finding
 
-    def _operate(self, kind: str, path: str, note: str) -> None:
-        if self._disk.operate(self._process, kind, path, note):
+    def _operate(self, kind: str, path: str, *note: str) -> None:
+        if self._disk.operate(self._process, kind, path, *note):
             self._disk.end_process(self._process)
 
     def _file(self, path: str) -> FileNode:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
 from braidlog.core.types import address_text
 from braidlog.net.outbound.connector import Address
 from braidlog.net.outbound.errors import ClientError, ConnectionRefused, NoConnection
-from braidlog.testing.simulated.connection import Link, SimulatedConnection, WireTap
+from braidlog.testing.simulated.connection import Link, SimulatedConnection, Trace, WireTap
 from braidlog.testing.simulated.loop import Process, SimulatedLoop
 
 # How long a connection to a host that does not answer is tried, at most.
@@ -30,7 +29,7 @@ class Listener(Protocol):
 
 
 class SimulatedNetwork:
-    def __init__(self, loop: SimulatedLoop, random: Random, trace: Callable[[str], None]) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, trace: Trace) -> None:
         # Sees the frames of connections that are made from now on.
         self.tap: WireTap | None = None
         # While it is set: the only client that is let in.

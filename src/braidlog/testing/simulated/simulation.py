@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.environment import Environment, Executors
@@ -40,7 +40,6 @@ _MEMORY_BYTES: Final = 1 << 30
 # Few enough open files that some are closed and opened again.
 _HANDLES: Final = 24
 _DRAIN_S: Final = 5.0
-_HASHED_AT_ONCE: Final = 500
 
 SETTINGS: Final = {
     "broker.id": "1",
@@ -66,47 +65,56 @@ class BrokerEnded(Exception):
     """The broker's process ended while it was waited for."""
 
 
+# When something happened, in which process, and the parts of the line that says what.
+_Entry: TypeAlias = tuple[float, Process | None, tuple[object, ...]]
+
+
 class Trace:
-    """What happened, as lines of which the last ones are kept and all are hashed.
+    """What happened, as lines of which the last ones are kept, or all of them from `keep_all` on.
 
     Operations of disks and bytes on their way are details; all else is a story that can be read.
     """
 
     def __init__(self, loop_time: Callable[[], float], kept: int = 400) -> None:
         self._time = loop_time
-        self._hash = hashlib.sha256()
-        # Lines that are not hashed yet: many at once cost less than each by itself.
-        self._unhashed: list[str] = []
+        self._keeps_all = False
+        self._last: deque[_Entry] = deque(maxlen=kept)
+        self._story: deque[_Entry] = deque(maxlen=kept)
         self.count = 0
-        self.last: deque[str] = deque(maxlen=kept)
-        self.story: deque[str] = deque(maxlen=kept)
 
     def note(self, line: str) -> None:
         self.detail(line)
-        self.story.append(self.last[-1])
+        self._story.append(self._last[-1])
 
-    def detail(self, line: str) -> None:
-        process = current_process()
-        entry = f"{self._time():.6f} {line}" if process is None else f"{self._time():.6f} {process.name}: {line}"
-        self._unhashed.append(entry)
-        if len(self._unhashed) >= _HASHED_AT_ONCE:
-            self._update_hash()
-        self.last.append(entry)
+    def detail(self, *parts: object) -> None:
+        """A line of parts that never change; they are put together where it is read, as thousands never are."""
         self.count += 1
+        self._last.append((self._time(), current_process(), parts))
 
-    def _update_hash(self) -> None:
-        lines = "\n".join(self._unhashed)
-        self._hash.update(lines.encode("utf-8", "backslashreplace"))
-        self._hash.update(b"\n")
-        self._unhashed.clear()
+    @property
+    def last(self) -> list[str]:
+        return list(map(_line, self._last))
+
+    @property
+    def story(self) -> list[str]:
+        return list(map(_line, self._story))
 
     def keep_all(self) -> None:
-        self.last = deque(self.last)
+        """Before anything happened."""
+        self._keeps_all = True
+        self._last = deque()
 
     def digest(self) -> str:
-        if self._unhashed:
-            self._update_hash()
-        return self._hash.hexdigest()
+        """Of all lines."""
+        if not self._keeps_all:
+            raise ValueError("the lines of this trace are not kept; call keep_all before anything happens")
+        return hashlib.sha256("\n".join(self.last).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _line(entry: _Entry) -> str:
+    at_s, process, parts = entry
+    who = "" if process is None else f"{process.name}: "
+    return f"{at_s:.6f} {who}{' '.join(map(str, parts))}"
 
 
 class _LogLines(logging.Handler):

@@ -70,7 +70,9 @@ class Net:
         self.until_heard = 0.0012
         self.broker = Process("broker")
         round_ = Round(self.loop)
-        self.wire = SimulatedConnection(self.loop, random, Process("client"), "wire", "broker:9092", lambda line: None)
+        self.wire = SimulatedConnection(
+            self.loop, random, Process("client"), "wire", "broker:9092", lambda *parts: None
+        )
         self.wire.accept(self.broker, self.handler, round_, MemoryBudget(1 << 30))
         self.wire.start(self._on_readable, self._on_lost)
         self._received = b""
