@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.cluster.inter_broker_protocol import NOT_SENT, newest_versions, parse_protocol_version
+from braidlog.cluster.inter_broker_protocol import NOT_SENT, newest_versions
 from braidlog.wire.apis import APIS
 from braidlog.wire.generated.api_keys import ApiKey
 
@@ -45,8 +45,3 @@ def test_the_steps_are_those_of_kafka(setting: str, newest: tuple[int, ...]) -> 
 def test_what_is_sent_is_spoken() -> None:
     for api, version in newest_versions("3.9").items():
         assert APIS[api].speaks(version), APIS[api].name
-
-
-def test_a_release_is_its_last_version() -> None:
-    assert parse_protocol_version("3.5") > parse_protocol_version("3.5-IV2") > parse_protocol_version("3.4")
-    assert parse_protocol_version("3.5-IV2.1") == parse_protocol_version("3.5-IV2")
