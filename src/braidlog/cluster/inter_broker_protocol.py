@@ -53,6 +53,11 @@ _STEPS: Final[Mapping[ApiKey, tuple[tuple[ProtocolVersion, int], ...]]] = {
 }
 
 
+def feature_record_version(setting: str) -> int:
+    """Of `/feature` where this broker is the one that makes it: Kafka reads 2 from 3.3 on."""
+    return 2 if parse_protocol_version(setting) >= _V(3, 3, 0) else 1
+
+
 def newest_versions(setting: str) -> dict[int, int]:
     """By api the newest version that is sent to other brokers; NOT_SENT for what is not asked of them at all."""
     version = max(parse_protocol_version(setting), _OLDEST)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.cluster.inter_broker_protocol import NOT_SENT, newest_versions
+from braidlog.cluster.inter_broker_protocol import NOT_SENT, feature_record_version, newest_versions
 from braidlog.wire.apis import APIS
 from braidlog.wire.generated.api_keys import ApiKey
 
@@ -45,3 +45,7 @@ def test_the_steps_are_those_of_kafka(setting: str, newest: tuple[int, ...]) -> 
 def test_what_is_sent_is_spoken() -> None:
     for api, version in newest_versions("3.9").items():
         assert APIS[api].speaks(version), APIS[api].name
+
+
+def test_the_node_of_features_is_one_that_the_oldest_peer_reads() -> None:
+    assert [feature_record_version(setting) for setting in ("2.8", "3.2", "3.3-IV0", "3.9")] == [1, 1, 2, 2]
