@@ -28,7 +28,7 @@ from braidlog.wire.records.record_errors import (
     rejection,
 )
 
-# Converting up makes an object of every message: a bound nearer than that of plain decompression keeps memory in check.
+# Converting makes an object of every message: a bound nearer than that of plain decompression keeps memory in check.
 _MOST_OLD_BYTES = 16 * 1024 * 1024
 
 
@@ -104,8 +104,7 @@ def convert_messages(
 
     Offsets of the messages do not matter: producers of the old formats put anything there.
     """
-    limit = min(policy.max_decompressed_bytes, most_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
-    records = _old_records(buffer, headers, limit)
+    records = _old_records(buffer, headers, most_to_convert(policy, most_bytes))
     codec = headers[0].codec
     _check_old_records(records, codec != CODEC_NONE, now_ms, policy)
     if policy.magic < 2:
@@ -126,6 +125,11 @@ def convert_messages(
     stored = read_header(batch, 0, len(batch))
     validated.add(stored, stored.max_timestamp, _offset_of_max(records, stored.max_timestamp, first_offset, policy))
     return validated
+
+
+def most_to_convert(policy: AppendPolicy, most_bytes: int) -> int:
+    """How many bytes of messages may become objects at once."""
+    return min(policy.max_decompressed_bytes, most_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
 
 
 def as_message_set(

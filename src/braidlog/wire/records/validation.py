@@ -17,6 +17,7 @@ from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
+    MessageTooLargeError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
@@ -31,6 +32,7 @@ from braidlog.wire.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MESSAGE_V0_SIZE,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchHeader,
@@ -39,7 +41,7 @@ from braidlog.wire.records.batch import (
     read_header,
 )
 from braidlog.wire.records.compression import compress, decompress, most_decompressed
-from braidlog.wire.records.conversion import as_message_set, convert_messages, move_messages
+from braidlog.wire.records.conversion import as_message_set, convert_messages, most_to_convert, move_messages
 from braidlog.wire.records.encoding import encode_header
 from braidlog.wire.records.reading import read_records
 from braidlog.wire.records.record_errors import (
@@ -199,7 +201,12 @@ def _convert_batches(
                 "message.format.version to 0.11.0 or later"
             )
         _append_batch(buffer, header, NO_LEADER_EPOCH, now_ms, policy, checked, most_bytes)
-    limit = min(policy.max_decompressed_bytes, most_bytes)
+    limit = most_to_convert(policy, most_bytes)
+    if checked.count * MESSAGE_V0_SIZE > limit:
+        raise MessageTooLargeError(
+            f"{checked.count} records at once are too many for message format {policy.magic} of this topic: send "
+            "smaller batches"
+        )
     records = read_records(b"".join(checked.parts), check_crc=False, limit=limit)
     return as_message_set(records, 2, checked.source_codec, first_offset, now_ms, policy)
 

@@ -330,3 +330,9 @@ def test_conversion_to_an_old_format_is_work_for_a_thread() -> None:
     assert work_to_validate(data, OLD, 1 << 30) > 8 * work_to_validate(data, AppendPolicy(), 1 << 30)
     # Of format 0 the offsets are needed before.
     assert work_to_validate(data, AppendPolicy(magic=0), 1 << 30) == 0
+
+
+def test_more_records_than_may_become_objects_at_once_are_refused() -> None:
+    packed = build_batch([Record(timestamp=NOW)] * 700_000, codec=CODEC_ZSTD)
+    with pytest.raises(MessageTooLargeError, match="700000 records at once"):
+        append(packed, OLD)
