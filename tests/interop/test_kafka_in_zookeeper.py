@@ -12,7 +12,7 @@ from tools.peers.kafka import TOOL_JVM, run_tool, start_kafka_with_zookeeper
 
 from braidlog.cluster import paths, records, registration
 from braidlog.cluster.loading import load
-from braidlog.cluster.records import BrokerRecord
+from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.cluster.store import CoordinationStore
 from braidlog.cluster.zookeeper.connection_settings import connection_settings
 from braidlog.cluster.zookeeper.zookeeper_store import ZooKeeperStore
@@ -67,7 +67,7 @@ def test_kafka_starts_in_an_ensemble_that_we_prepared_and_its_nodes_are_as_ours(
     async def prepare() -> str:
         store = await open_session(zookeeper)
         await registration.prepare_store(store)
-        await registration.finalized_features(store, {}, initialised_here=False)
+        await registration.finalized_features(store, FeaturesRecord(True, {}), initialised_here=False)
         made = await registration.cluster_id(store)
         await store.close()
         return made

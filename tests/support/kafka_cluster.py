@@ -49,6 +49,12 @@ class KafkaCluster:
         for node, process in processes.items():
             self._ready(node, process)
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """From the next start on."""
+        for node in NODES:
+            path = self._properties(node)
+            path.write_text(path.read_text() + "".join(f"{key}={value}\n" for key, value in settings.items()))
+
     def start(self, node: int) -> None:
         self._ready(node, self._launch(node))
 
@@ -60,12 +66,15 @@ class KafkaCluster:
         self.brokers[node] = KafkaBroker(process, self._ports[node][0], self._place / str(node))
 
     def _launch(self, node: int) -> LoggedProcess:
-        path = self._place / f"server-{node}.properties"
+        path = self._properties(node)
         if not path.exists():
             path.write_text("".join(f"{key}={value}\n" for key, value in self._settings(node).items()))
             format_storage(path)
         command = java_command("kafka.Kafka", [str(path)], SMALL_JVM, "INFO")
         return self._stack.enter_context(LoggedProcess(f"kafka {node}", command))
+
+    def _properties(self, node: int) -> Path:
+        return self._place / f"server-{node}.properties"
 
     def _settings(self, node: int) -> dict[str, str]:
         port, controller_port = self._ports[node]

@@ -23,6 +23,7 @@ from braidlog.cluster import paths, records
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.features import KNOWN, NEWEST, is_ours
 from braidlog.cluster.image import ClusterImage, ImageDelta
+from braidlog.cluster.inter_broker_protocol import feature_record_version
 from braidlog.cluster.journal import CorruptStoreError
 from braidlog.cluster.loading import load_in_sync
 from braidlog.cluster.records import BadRecordError, BrokerRecord, FeaturesRecord
@@ -134,7 +135,7 @@ class EmbeddedCoordination:
         else:
             cluster = await cluster_id(session, new_id)
         # A store of before features were in it had all of them on.
-        await finalized_features(session, NEWEST, initialised_here=True)
+        await finalized_features(session, _newest(settings), initialised_here=True)
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             reserved = settings.get_int("reserved.broker.max.id")
@@ -184,9 +185,10 @@ class SharedCoordination:
                 f"{self._place.partition('=')[0]} or log.dirs"
             )
         await prepare_store(session)
-        cluster = await cluster_id(session, self._new_id, NEWEST)
+        newest = _newest(settings)
+        cluster = await cluster_id(session, self._new_id, newest)
         # In an ensemble that others have initialised, nothing is finalised.
-        _refuse_unknown(await finalized_features(session, {}, initialised_here=False))
+        _refuse_unknown(await finalized_features(session, newest, initialised_here=False))
         known_id = _given_broker_id(settings, logs)
         if known_id is None:
             known_id = await generate_broker_id(session, settings.get_int("reserved.broker.max.id"))
@@ -211,6 +213,11 @@ def _given_broker_id(settings: BrokerSettings, logs: LogManager) -> BrokerId | N
     if settings.get_bool("broker.id.generation.enable"):
         return None
     raise UserError("broker.id is not set and broker.id.generation.enable is false: set broker.id")
+
+
+def _newest(settings: BrokerSettings) -> FeaturesRecord:
+    """What is finalised in a cluster that this broker begins, as its oldest peers read it."""
+    return FeaturesRecord(True, NEWEST, feature_record_version(settings.get_str("inter.broker.protocol.version")))
 
 
 def _refuse_unknown(features: FeaturesRecord) -> None:

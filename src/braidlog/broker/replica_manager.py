@@ -23,6 +23,7 @@ from braidlog.cluster.control_requests import (
 from braidlog.cluster.image import BrokerInfo, ClusterImage, ImageDelta
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import LogSettings
+from braidlog.config.message_format import format_without_effect
 from braidlog.config.topic import early_expiry, log_settings
 from braidlog.core.errors import FatalError, StorageFault, is_disk_full
 from braidlog.core.ids import ZERO_ID
@@ -106,6 +107,8 @@ class ReplicaManager:
         self._inherited: tuple[BrokerSettings, LogSettings] | None = None
         # What was last said of each topic's retention; under the empty name, of those that only inherit.
         self._retention_warnings: dict[str, str | None] = {}
+        # What was last said of the old format that a topic asks for.
+        self._format_warnings: dict[str, str] = {}
         # Partitions without a log because the disk has no room for it.
         self._unopened: dict[TopicPartition, Partition] = {}
         # Partitions without a log because the disk that had it was replaced, until others have made up for it.
@@ -468,7 +471,7 @@ class ReplicaManager:
         plain = next((name for name in held if not image.topic_config(name)), None)
         for name in held:
             if name is plain or image.topic_config(name):
-                self._check_retention(name, self.settings_of(name))
+                self._check_settings(name, self.settings_of(name))
 
     def _config_changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
@@ -495,13 +498,23 @@ class ReplicaManager:
             if partition.log is not None:
                 partition.log.update_settings(settings)
                 self._update_throttles(partition)
-        self._check_retention(topic, settings)
+        self._check_settings(topic, settings)
 
     def _update_throttles(self, partition: Partition) -> None:
         before = partition.follower_throttled
         partition.update_throttles()
         if partition.follower_throttled != before and self.followers is not None:
             self.followers.throttle_changed(TopicPartition(partition.topic, partition.index))
+
+    def _check_settings(self, topic: str, settings: LogSettings) -> None:
+        self._check_retention(topic, settings)
+        own = self._cache.image.topic_config(topic).get("message.format.version")
+        problem = None if own is None else format_without_effect(own, self._settings.current)
+        if problem is None:
+            self._format_warnings.pop(topic, None)
+        elif self._format_warnings.get(topic) != problem:
+            self._format_warnings[topic] = problem
+            log.warning("topic %s: %s", topic, problem)
 
     def _check_retention(self, topic: str, settings: LogSettings) -> None:
         """Once for each topic and each change; ten thousand topics that only inherit are worth one line."""

@@ -24,6 +24,7 @@ from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.checks import connection_overrides
 from braidlog.config.listeners import LISTENER_KEYS, PLAINTEXT, Listeners, parse_listeners, shared_with_brokers
+from braidlog.config.message_format import format_without_effect
 from braidlog.config.unsupported_settings import without_effect
 from braidlog.core.errors import FatalError, UserError
 from braidlog.core.protocol_errors import InvalidConfigError
@@ -116,6 +117,9 @@ class Server:
         idle = without_effect(self.settings)
         if idle:
             log.info("set, but without effect here (docs/SETTINGS.md says why): %s", ", ".join(idle))
+        old_format = format_without_effect(None, self.settings)
+        if old_format is not None:
+            log.warning("%s", old_format)
         listeners = parse_listeners(self.settings)
         shared = shared_with_brokers(self.settings, listeners)
         if shared is not None:

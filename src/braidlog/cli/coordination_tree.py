@@ -7,12 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.cli.options import add_output, path_name
+from braidlog.cli.options import add_connection, add_output, connect, path_name
 from braidlog.cli.output import remark, report
 from braidlog.core.errors import UserError
 
 if TYPE_CHECKING:
     from braidlog.cluster.backup.dump_file import Checked
+    from braidlog.cluster.backup.dumping import Dumped
     from braidlog.cluster.backup.restoring import Restored
     from braidlog.cluster.store import CoordinationStore
 
@@ -22,9 +23,14 @@ are in the data directories. Brokers may run meanwhile. Left out, and counted: e
 is the controller), notifications, and, unless --include-secrets is given, SCRAM credentials, delegation tokens and
 passwords. The file is readable for its owner alone.
 
+With --bootstrap the brokers are asked instead: for a cluster without ZooKeeper (KRaft) with whose data directories
+brokers of braidlog are to go on. All replicas have to be in sync, and nobody may write from then on. Not told are
+secrets, delegation tokens and settings of groups.
+
 examples:
   braidlog cluster dump backup.jsonl --data /var/lib/braidlog
   braidlog cluster dump backup.jsonl --zookeeper z1:2181,z2:2181/kafka --include-secrets
+  braidlog cluster dump kraft.jsonl --bootstrap k1:9092
 """
 _RESTORE_EPILOG: Final = """\
 No broker of the cluster may run. The whole file is checked before anything changes, and the tree is compared with it
@@ -41,7 +47,8 @@ examples:
 def add_dump(dump: argparse.ArgumentParser) -> None:
     dump.epilog = _DUMP_EPILOG
     dump.add_argument("file", metavar="FILE", type=path_name, help="the file to write")
-    _add_place(dump, required=True)
+    _add_place(dump, required=False)
+    add_connection(dump)
     dump.add_argument("--include-secrets", action="store_true", help="also credentials, tokens and passwords")
     dump.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_output(dump)
@@ -74,12 +81,14 @@ def _add_place(parser: argparse.ArgumentParser, *, required: bool) -> argparse._
 
 
 def run_dump(options: argparse.Namespace) -> int:
-    from braidlog.cluster.backup.dumping import Dumped, dump_store, dump_tree, stored_tree
+    from braidlog.cluster.backup.dumping import dump_store, dump_tree, stored_tree
 
     path = Path(options.file)
     secrets, overwrite = options.include_secrets, options.overwrite
     if options.data is not None:
         dumped = dump_tree(stored_tree(options.data), path, secrets=secrets, overwrite=overwrite)
+    elif options.zookeeper is None:
+        dumped = _dump_described(path, options)
     else:
         from braidlog.cli.zookeeper_session import zookeeper_session, zookeeper_settings
 
@@ -97,7 +106,9 @@ def run_dump(options: argparse.Namespace) -> int:
         },
         options.output,
     )
-    if dumped.left_out.secrets:
+    if dumped.left_out.secrets and options.data is None and options.zookeeper is None:
+        remark("brokers tell no secrets: give users new passwords, and brokers theirs, before clients log in")
+    elif dumped.left_out.secrets:
         remark("secrets are not in the dump: with --include-secrets they are; without them users have no passwords")
     if not dumped.point_in_time:
         remark(
@@ -105,6 +116,20 @@ def run_dump(options: argparse.Namespace) -> int:
             "while no topics, configs or leaders change"
         )
     return 0
+
+
+def _dump_described(path: Path, options: argparse.Namespace) -> Dumped:
+    from braidlog.cli.described_cluster import ask_cluster
+    from braidlog.client.admin.admin import admin_over
+    from braidlog.cluster.backup.dumping import dump_described
+
+    if options.bootstrap is None:
+        raise UserError("say what to read: --data DIR, --zookeeper HOST:PORT[/PATH], or --bootstrap HOST:PORT")
+    if options.include_secrets:
+        raise UserError("brokers tell nobody their secrets: leave out --include-secrets")
+    with connect(options) as cluster:
+        told = ask_cluster(admin_over(cluster))
+    return dump_described(told.cluster, told.secrets, path, overwrite=options.overwrite)
 
 
 def run_restore(options: argparse.Namespace) -> int:

@@ -21,29 +21,13 @@ transaction.version.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from braidlog.config.message_format import ProtocolVersion, parse_protocol_version
 from braidlog.wire.generated.api_keys import ApiKey
 
 NOT_SENT: Final = -1
-
-
-class ProtocolVersion(NamedTuple):
-    """As `3.5-IV1`; without a number after the release its last one is meant."""
-
-    major: int
-    minor: int
-    internal: float = math.inf
-
-
-def parse_protocol_version(text: str) -> ProtocolVersion:
-    """Of a text that the setting's rule has let through."""
-    release, _, internal = text.partition("-IV")
-    numbers = release.split(".")
-    return ProtocolVersion(int(numbers[0]), int(numbers[1]), int(internal.split(".")[0]) if internal else math.inf)
-
 
 _V = ProtocolVersion
 _OLDEST: Final = _V(2, 8, 0)
@@ -67,6 +51,11 @@ _STEPS: Final[Mapping[ApiKey, tuple[tuple[ProtocolVersion, int], ...]]] = {
     # Before, each broker takes its producer ids from the store.
     ApiKey.ALLOCATE_PRODUCER_IDS: ((_V(3, 0, 0), 0), (_OLDEST, NOT_SENT)),
 }
+
+
+def feature_record_version(setting: str) -> int:
+    """Of `/feature` where this broker is the one that makes it: Kafka reads 2 from 3.3 on."""
+    return 2 if parse_protocol_version(setting) >= _V(3, 3, 0) else 1
 
 
 def newest_versions(setting: str) -> dict[int, int]:

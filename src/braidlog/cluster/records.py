@@ -9,7 +9,7 @@
 /controller_epoch                           decimal digits
 /cluster/id                                 "1"                         cluster id
 /latest_producer_id_block                   v1                          `ProducerIdBlock`
-/feature                                    v2   (reads v1, v2)         `FeaturesRecord`
+/feature                                    v1, v2                      `FeaturesRecord`
 /isr_change_notification/isr_change_N       v1                          partitions
 /log_dir_event_notification/log_dir_event_N v1                          broker id
 /admin/reassign_partitions                  v1                          partitions and replicas
@@ -89,6 +89,8 @@ class FeaturesRecord(NamedTuple):
 
     enabled: bool
     levels: Mapping[str, int]
+    # Of the node: Kafka reads 2 from 3.3 on, and 1 from 2.7 on.
+    version: int = 2
 
 
 def write_json(content: Mapping[str, Any]) -> bytes:
@@ -317,8 +319,9 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock:
 
 
 def encode_features(record: FeaturesRecord) -> bytes:
-    levels = {name: {"max_version_level": level} for name, level in record.levels.items()}
-    return write_json({"features": levels, "version": 2, "status": int(record.enabled)})
+    lowest = {"min_version_level": 1} if record.version == 1 else {}
+    levels = {name: {**lowest, "max_version_level": level} for name, level in record.levels.items()}
+    return write_json({"features": levels, "version": record.version, "status": int(record.enabled)})
 
 
 def decode_features(path: str, data: bytes) -> FeaturesRecord:
@@ -330,7 +333,7 @@ def decode_features(path: str, data: bytes) -> FeaturesRecord:
     if not isinstance(features, dict) or not all(isinstance(bounds, dict) for bounds in features.values()):
         raise BadRecordError(path, "features must map names to their levels")
     levels = {name: number(path, bounds, "max_version_level") for name, bounds in features.items()}
-    return FeaturesRecord(status == 1, levels)
+    return FeaturesRecord(status == 1, levels, version)
 
 
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from braidlog.cluster import paths, records
@@ -58,11 +58,11 @@ def _prefixes(path: str) -> list[str]:
 
 
 async def cluster_id(
-    store: CoordinationStore, new_id: Callable[[], bytes] = random_id, initial: Mapping[str, int] | None = None
+    store: CoordinationStore, new_id: Callable[[], bytes] = random_id, initial: FeaturesRecord | None = None
 ) -> str:
     """The id of the cluster behind this store, made up by the first broker that asks.
 
-    Where that is this one, and no other broker is there, the ensemble is ours: the `initial` levels of features are
+    Where that is this one, and no other broker is there, the ensemble is ours: the `initial` features are
     written together with the id, so that a broker that does not know them finds both or none.
     """
     while True:
@@ -73,7 +73,7 @@ async def cluster_id(
             await ensure_path(store, paths.CLUSTER)
         steps: list[Operation] = [Create(paths.CLUSTER_ID, records.encode_cluster_id(id_text(new_id())))]
         if initial is not None and await _is_unused(store):
-            steps.append(Create(paths.FEATURE, records.encode_features(FeaturesRecord(True, initial))))
+            steps.append(Create(paths.FEATURE, records.encode_features(initial)))
         try:
             await store.multi(steps)
         except (NodeExistsError, UnknownOutcomeError):
@@ -91,7 +91,7 @@ async def _is_unused(store: CoordinationStore) -> bool:
 
 
 async def finalized_features(
-    store: CoordinationStore, initial: Mapping[str, int], *, initialised_here: bool
+    store: CoordinationStore, initial: FeaturesRecord, *, initialised_here: bool
 ) -> FeaturesRecord:
     """What `/feature` says; written if it is missing.
 
@@ -103,7 +103,7 @@ async def finalized_features(
             node = await store.get(paths.FEATURE)
             return records.decode_features(paths.FEATURE, node.data)
         except NoNodeError:
-            record = FeaturesRecord(True, initial if initialised_here else {})
+            record = initial if initialised_here else initial._replace(levels={})
         try:
             await store.create(paths.FEATURE, records.encode_features(record))
         except (NodeExistsError, UnknownOutcomeError):

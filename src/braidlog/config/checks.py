@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from braidlog.config.authorizer import authorizer_settings
 from braidlog.config.broker import BrokerSettings
+from braidlog.config.message_format import check_format
 from braidlog.core.protocol_errors import InvalidConfigError
 
 _CLEANER_MAP_FLOOR = 1 << 20
@@ -41,6 +42,9 @@ def _check_log(settings: BrokerSettings) -> None:
     _require(bool(directories), "log.dirs (or log.dir) must name at least one data directory")
     doubled = sorted({directory for directory in directories if directories.count(directory) > 1})
     _require(not doubled, f"log.dirs names {', '.join(doubled)} twice")
+    if settings.is_set("log.message.format.version") or settings.is_set("inter.broker.protocol.version"):
+        problem = check_format(settings)
+        _require(problem is None, problem or "")
     threads = settings.get_int("log.cleaner.threads")
     if settings.get_bool("log.cleaner.enable") and threads > 0:
         share = settings.get_int("log.cleaner.dedupe.buffer.size") // threads

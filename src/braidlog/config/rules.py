@@ -162,4 +162,12 @@ def _release(value: Value) -> str | None:
     return "expected a release of Kafka such as 3.9 or 3.9-IV0"
 
 
+def last_internal_version(version: str) -> str:
+    """`0.10.2` as Kafka describes it, `0.10.2-IV0`; the oldest releases have no internal versions."""
+    parts = version.split(".")
+    short = ".".join(parts[: 3 if version.startswith("0.") else 2])
+    count = _RELEASES.get(short, 0)
+    return f"{short}-IV{count - 1}" if count else short
+
+
 RELEASE: Final = Rule("a release of Kafka, such as 3.9 or 3.9-IV0", _release)

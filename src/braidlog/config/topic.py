@@ -8,6 +8,7 @@ from typing import Final
 from braidlog.config import known
 from braidlog.config.broker import BrokerSettings
 from braidlog.config.log_settings import MAX_LONG, LogSettings
+from braidlog.config.message_format import broker_format_version, topic_format_version
 from braidlog.config.rules import Value
 from braidlog.config.setting import Setting
 from braidlog.core.protocol_errors import InvalidConfigError
@@ -59,6 +60,8 @@ def broker_default(setting: Setting, broker: BrokerSettings) -> Value:
             return broker.log_roll_jitter_ms
         case "flush.ms":
             return broker.log_flush_interval_ms
+        case "message.format.version":
+            return broker_format_version(broker)
         case key:
             return broker.get(SYNONYMS[key]) if key in SYNONYMS else setting.default
 
@@ -102,6 +105,7 @@ def log_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> LogSet
     for bound in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if values[bound] == MAX_LONG:
             values[bound] = values["message.timestamp.difference.max.ms"]
+    values["message.format.version"] = topic_format_version(overrides.get("message.format.version"), broker)
     return LogSettings(**{key.replace(".", "_"): value for key, value in values.items()})  # type: ignore[arg-type]
 
 

@@ -162,8 +162,10 @@ class Partition:
         """Take the role that the controller gives this broker: leader or follower."""
         if self.leader == self.broker_id and leader != self.broker_id:
             self._led_until = self.context.clock.monotonic()
-        if leader == self.broker_id and self.log is not None and leader_epoch > self.leader_epoch:
-            self.log.begin_leader_epoch(leader_epoch)
+        if self.log is not None:
+            self.log.settle_leader_epochs()
+            if leader == self.broker_id and leader_epoch > self.leader_epoch:
+                self.log.begin_leader_epoch(leader_epoch)
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch

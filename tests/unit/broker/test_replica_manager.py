@@ -79,12 +79,13 @@ async def alter(server: Server, kind: int, name: str, key: str, value: str) -> N
 
 @pytest.fixture
 def warnings() -> Iterator[list[str]]:
-    """Grows as the broker speaks: its lines about retention."""
+    """Grows as the broker speaks: its lines about retention and formats."""
     lines: list[str] = []
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "retention.ms" in record.getMessage() and record.levelno >= logging.WARNING:
+            said = record.getMessage()
+            if ("retention.ms" in said or "format.version" in said) and record.levelno >= logging.WARNING:
                 lines.append(record.getMessage())
 
     partitions = logging.getLogger("braidlog.partitions")
@@ -115,6 +116,20 @@ def test_at_creation_at_a_change_and_at_a_start(tmp_path: Path, warnings: list[s
 
     on_server(tmp_path, first)
     on_server(tmp_path, second)
+
+
+def test_an_old_format_without_effect_is_told_of_once(tmp_path: Path, warnings: list[str]) -> None:
+    async def check(server: Server) -> None:
+        await create(server, "old", {"message.format.version": "0.10.2"})
+        await create(server, "new", {"message.format.version": "0.11.0"})
+        await alter(server, 2, "old", "flush.ms", "77")
+        (reported,) = warnings
+        assert reported.startswith("topic old: message.format.version=0.10.2 has no effect")
+        await alter(server, 2, "old", "message.format.version", "2.8")
+        await alter(server, 2, "old", "message.format.version", "0.10.2")
+        assert len(warnings) == 2
+
+    on_server(tmp_path, check)
 
 
 def test_topics_that_only_inherit_are_told_of_together(tmp_path: Path, warnings: list[str]) -> None:

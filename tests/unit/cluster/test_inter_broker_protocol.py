@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from braidlog.cluster.inter_broker_protocol import NOT_SENT, newest_versions, parse_protocol_version
+from braidlog.cluster.inter_broker_protocol import NOT_SENT, feature_record_version, newest_versions
 from braidlog.wire.apis import APIS
 from braidlog.wire.generated.api_keys import ApiKey
 
@@ -47,6 +47,5 @@ def test_what_is_sent_is_spoken() -> None:
         assert APIS[api].speaks(version), APIS[api].name
 
 
-def test_a_release_is_its_last_version() -> None:
-    assert parse_protocol_version("3.5") > parse_protocol_version("3.5-IV2") > parse_protocol_version("3.4")
-    assert parse_protocol_version("3.5-IV2.1") == parse_protocol_version("3.5-IV2")
+def test_the_node_of_features_is_one_that_the_oldest_peer_reads() -> None:
+    assert [feature_record_version(setting) for setting in ("2.8", "3.2", "3.3-IV0", "3.9")] == [1, 1, 2, 2]

@@ -62,7 +62,7 @@ def test_older_versions_are_read() -> None:
     change = b'{"version":1,"entity_type":"topics","entity_name":"foo"}'
     assert records.decode_config_change("/c", change) == "topics/foo"
     features = b'{"version":1,"status":0,"features":{"x":{"min_version_level":1,"max_version_level":3}}}'
-    assert records.decode_features("/f", features) == FeaturesRecord(False, {"x": 3})
+    assert records.decode_features("/f", features) == FeaturesRecord(False, {"x": 3}, 1)
 
 
 def test_a_topic_without_id_keeps_the_version_that_had_none() -> None:
@@ -201,3 +201,8 @@ def test_wrong_content_is_refused(decode: object, data: bytes) -> None:
     assert callable(decode)
     with pytest.raises(BadRecordError):
         decode("/where", data)
+
+
+def test_a_node_of_features_keeps_its_version() -> None:
+    older = FeaturesRecord(True, {"x": 3}, 1)
+    assert records.decode_features("/f", records.encode_features(older)) == older

@@ -8,13 +8,14 @@ import pytest
 from braidlog.cluster import paths, registration
 from braidlog.cluster.embedded import EmbeddedStore
 from braidlog.cluster.loading import load
-from braidlog.cluster.records import BrokerRecord
+from braidlog.cluster.records import BrokerRecord, FeaturesRecord
 from braidlog.core.clock import ManualClock
 from braidlog.core.errors import FatalError
 from braidlog.core.types import BrokerId, Endpoint
 from support.memory_journal import MemoryJournalFiles
 
 RECORD = BrokerRecord((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, "rack")
+LEVELS = FeaturesRecord(True, {"group.version": 1})
 
 
 def on_store(body: Callable[[EmbeddedStore], Awaitable[None]]) -> Callable[[], None]:
@@ -95,14 +96,22 @@ async def test_an_id_in_use_is_refused(store: EmbeddedStore) -> None:
 @on_store
 async def test_features_are_finalised_only_where_we_came_first(store: EmbeddedStore) -> None:
     session = store.connect()
-    ours = await registration.finalized_features(session, {"group.version": 1}, initialised_here=True)
+    ours = await registration.finalized_features(session, LEVELS, initialised_here=True)
     assert (ours.enabled, ours.levels) == (True, {"group.version": 1})
     # What is there stays, whoever asks.
-    assert await registration.finalized_features(session, {}, initialised_here=False) == ours
+    assert await registration.finalized_features(session, FeaturesRecord(True, {}), initialised_here=False) == ours
+
+
+@on_store
+async def test_older_peers_get_features_as_they_read_them(store: EmbeddedStore) -> None:
+    session = store.connect()
+    await registration.cluster_id(session, initial=LEVELS._replace(version=1))
+    expected = b'{"features":{"group.version":{"min_version_level":1,"max_version_level":1}},"version":1,"status":1}'
+    assert (await session.get(paths.FEATURE)).data == expected
 
 
 @on_store
 async def test_elsewhere_features_are_as_kafka_writes_them(store: EmbeddedStore) -> None:
     session = store.connect()
-    await registration.finalized_features(session, {"group.version": 1}, initialised_here=False)
+    await registration.finalized_features(session, LEVELS, initialised_here=False)
     assert (await session.get(paths.FEATURE)).data == b'{"features":{},"version":2,"status":1}'

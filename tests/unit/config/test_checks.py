@@ -33,7 +33,6 @@ LAXER = {
     ("broker", "broker.id"): "no generated ids to collide with",
     ("broker", "reserved.broker.max.id"): "no generated ids to collide with",
     ("broker", "zookeeper.metadata.migration.enable"): "accepted without effect",
-    ("broker", "inter.broker.protocol.version"): "accepted without effect",
     ("broker", "group.coordinator.rebalance.protocols"): "the newer group protocol needs no KRaft here",
     ("broker", "log.cleaner.threads"): "Kafka divides by zero",
 }

@@ -109,3 +109,10 @@ def test_threads_that_ask_side_by_side_get_all_of_them() -> None:
                 assert len({str(answer.result()) for answer in answers}) == 1
     finally:
         sys.setswitchinterval(before)
+
+
+def test_an_old_message_format_counts_where_the_protocol_version_lets_it() -> None:
+    old = BrokerSettings({"inter.broker.protocol.version": "2.8", "log.message.format.version": "0.10.2"})
+    assert log_settings({}, old).message_format_version == "0.10.2-IV0"
+    assert log_settings({"message.format.version": "0.9.0"}, old).message_format_version == "0.9.0"
+    assert log_settings({"message.format.version": "0.9.0"}, DEFAULT_BROKER) == DEFAULTS

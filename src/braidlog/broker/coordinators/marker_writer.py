@@ -81,7 +81,7 @@ class MarkerWriter:
     def write(self, markers: SendMarkers, done: MarkerDone) -> None:
         """Each partition has its own result: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (try again),
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (never), KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
-        REQUEST_TIMED_OUT.
+        REQUEST_TIMED_OUT, UNSUPPORTED_FOR_MESSAGE_FORMAT (the topic cannot have markers).
         """
         producer_id, producer_epoch, commits = markers.producer_id, markers.producer_epoch, markers.commits
         now_ms = self._clock.wall_ms()

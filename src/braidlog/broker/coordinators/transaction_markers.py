@@ -21,6 +21,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
 )
 from braidlog.core.types import TopicPartition
 from braidlog.wire.message import Message
@@ -83,7 +84,8 @@ class TransactionMarkerManager:
         if isinstance(error, UnknownTopicOrPartitionError):
             self._is_gone(partition, partial(self._on_looked_up, attempt, partition))
             return
-        if error is None:
+        if error is None or isinstance(error, UnsupportedForMessageFormatError):
+            # A topic of an old format took no record of the transaction, and needs no marker.
             attempt.written.append(partition)
         elif isinstance(error, TransactionCoordinatorFencedError):
             log.error("%s: %s refused the marker, a newer coordinator has written there", action, partition)

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from braidlog.cluster.backup.described_cluster import DescribedCluster, check_described, described_nodes
 from braidlog.cluster.backup.dump_contents import Contents, LeftOut, is_notification
 from braidlog.cluster.backup.dump_file import DumpWriter, Header
 from braidlog.cluster.backup.tree_walk import WalkedNode, walk_store, walk_tree
@@ -26,6 +27,8 @@ from braidlog.core.errors import UserError
 
 EMBEDDED: Final = "embedded"
 ZOOKEEPER: Final = "zookeeper"
+# What brokers told, of a cluster whose store cannot be read.
+BROKERS: Final = "brokers"
 # A tree that changes all the time is dumped all the same, and the dump says so.
 _TRIES: Final = 3
 _FOLDING_TRIES: Final = 20
@@ -91,6 +94,18 @@ async def dump_store(store: CoordinationStore, path: Path, *, secrets: bool, ove
             raise UserError("there is no cluster at that path of ZooKeeper: nothing was written")
         writer.end(point_in_time=point_in_time)
     return Dumped(writer.contents, writer.left_out, point_in_time)
+
+
+def dump_described(cluster: DescribedCluster, secrets: int, path: Path, *, overwrite: bool = False) -> Dumped:
+    """Of a cluster that has no store; so many `secrets` its brokers do not tell."""
+    check_described(cluster)
+    with _new_file(path, overwrite) as file:
+        writer = DumpWriter(file, _header(BROKERS, False))
+        writer.left_out.secrets = secrets
+        for node_path, data in described_nodes(cluster):
+            writer.add(node_path, data)
+        writer.end(point_in_time=True)
+    return Dumped(writer.contents, writer.left_out, True)
 
 
 class _Zxids:

@@ -30,7 +30,6 @@ from braidlog.config.setting import (
     Setting,
 )
 
-FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 ONE_PROCESS: Final = "the controller is in the broker's own process and needs no message to learn of it"
 TIERED: Final = "there is no tiered storage"
 
@@ -145,8 +144,9 @@ SETTINGS: Final = (
         doc="The largest record batch (compressed, with its header) accepted, where a topic sets no "
         "max.message.bytes.",
     ),
-    Setting("log.message.format.version", STRING, "3.0-IV1", MEDIUM, rule=RELEASE, no_effect=FORMAT,
-        doc="Obsolete: the format that old brokers wrote.",
+    Setting("log.message.format.version", STRING, "3.0-IV1", MEDIUM, rule=RELEASE,
+        doc="The release of Kafka in whose format records are stored, where a topic sets none. Counts only where "
+        "inter.broker.protocol.version is before 3.0.",
     ),
     Setting("log.message.timestamp.type", STRING, "CreateTime", MEDIUM, rule=TIMESTAMP_TYPE,
         mode=CLUSTER_WIDE,

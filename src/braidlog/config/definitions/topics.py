@@ -18,7 +18,6 @@ from braidlog.config.rules import (
 from braidlog.config.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting
 
 TIERED: Final = "there is no tiered storage"
-FORMAT: Final = "batches are always stored in format v2 (KIP-724)"
 
 SETTINGS: Final = (
     Setting("cleanup.policy", LIST, "delete", MEDIUM, rule=CLEANUP,
@@ -79,8 +78,9 @@ SETTINGS: Final = (
         doc="Whether old consumers are served by converting batches to their format; off means they get "
         "an error.",
     ),
-    Setting("message.format.version", STRING, "3.0-IV1", MEDIUM, rule=RELEASE, no_effect=FORMAT,
-        doc="Obsolete: the format that old brokers wrote.",
+    Setting("message.format.version", STRING, "3.0-IV1", MEDIUM, rule=RELEASE,
+        doc="The release of Kafka in whose format records are stored: message sets v0 before 0.10, v1 before 0.11, "
+        "else record batches. Counts only where inter.broker.protocol.version is before 3.0.",
     ),
     Setting("message.timestamp.after.max.ms", LONG, MAX_LONG, MEDIUM, rule=at_least(0),
         doc="How far in the future a producer's timestamp may lie before the record is refused.",

@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from braidlog.config.log_settings import PRODUCER_CODEC, LogSettings
+from braidlog.config.message_format import stored_format
 from braidlog.core.errors import BraidlogError, StorageFault
 from braidlog.core.protocol_errors import RecordListTooLargeError
 from braidlog.core.slices import ByteSlice
@@ -192,7 +193,7 @@ class LogAppender:
             if not log.is_roll_due(size, validated.last_offset, validated.max_timestamp, now_ms):
                 return False
             self.write_early()
-            log.roll(max(validated.headers[0].base_offset, log.log_end_offset))
+            log.roll(max(validated.first_offset, log.log_end_offset))
         except OSError as problem:
             fault = log.fault(problem)
             if self._size > 0:
@@ -226,10 +227,14 @@ class LogAppender:
                 if aborted_txn is not None:
                     self._aborted.append(aborted_txn)
         for header in validated.headers:
-            if header.leader_epoch >= 0 and header.leader_epoch != log.leader_epochs.latest:
+            if header.leader_epoch != log.leader_epochs.latest:
                 if self._epochs_before is None:
                     self._epochs_before = log.leader_epochs.entries
-                log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+                if header.leader_epoch >= 0:
+                    log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+                elif header.magic < 2:
+                    # Which epoch wrote these no replica can tell from its log.
+                    log.leader_epochs.clear()
         return None
 
     def _take(self, validated: ValidatedRecords) -> None:
@@ -366,4 +371,5 @@ def append_policy(settings: LogSettings) -> AppendPolicy:
         codec=codec,
         level=level,
         max_decompressed_bytes=max(_DECOMPRESSED_AT_LEAST, _DECOMPRESSED_TIMES * settings.max_message_bytes),
+        magic=stored_format(settings.message_format_version),
     )

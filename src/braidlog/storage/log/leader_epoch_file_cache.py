@@ -8,7 +8,8 @@
     3 1042
 
 Epochs and offsets both ascend. The file is written when an entry changes and made durable by the next sync of the
-log; one that is lost or torn is built again from the epochs that the batches carry.
+log; one that is lost or torn is built again from the epochs that the batches carry. Messages of the old formats carry
+none: where a log has them none are kept, and replicas find out by the high watermark where their logs part.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class LeaderEpochFileCache:
         self._files = files
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        # Whether the format that is appended carries epochs.
+        self._kept = True
         # The file lags behind; and beyond that, the file may not survive a power cut.
         self.changed = False
         self.unsynced = False
@@ -50,7 +53,7 @@ class LeaderEpochFileCache:
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """The leader of `epoch` writes from `start_offset` on; false where that was known."""
-        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+        if not self._kept or (self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]):
             return False
         # Entries that contradict the new one stem from a log that was truncated since.
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
@@ -97,6 +100,12 @@ class LeaderEpochFileCache:
             self._epochs[:before] = [epoch]
             self._starts[:before] = [start_offset]
             self.changed = True
+
+    def keep(self, kept: bool) -> None:
+        """With `kept` false none are known from now on."""
+        self._kept = kept
+        if not kept:
+            self.clear()
 
     def clear(self) -> None:
         if self._epochs:

@@ -325,6 +325,8 @@ class LogLoader:
                 while walk.advance():
                     if walk.leader_epoch > log.leader_epochs.latest:
                         log.leader_epochs.assign(walk.leader_epoch, walk.base_offset)
+                    elif walk.magic < 2:
+                        log.leader_epochs.clear()
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         log.leader_epochs.truncate_from_start(log.log_start_offset)
         if log.leader_epochs.changed:

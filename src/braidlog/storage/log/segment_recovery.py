@@ -80,6 +80,8 @@ def _scan(
             _replay(producers, header, window, aborted)
         if epochs is not None and header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
+        elif epochs is not None and header.magic < 2:
+            epochs.clear()
         segment.index_batch(position, header.size, header.last_offset, header.max_timestamp, header.last_offset)
         position += header.size
         next_offset = header.last_offset + 1

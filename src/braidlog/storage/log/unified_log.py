@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 
 from braidlog.config.log_settings import LogSettings
+from braidlog.config.message_format import NEWEST_FORMAT
 from braidlog.core.clock import Clock
 from braidlog.core.errors import StorageFault, is_disk_full
 from braidlog.core.protocol_errors import OffsetOutOfRangeError
@@ -343,6 +344,11 @@ class UnifiedLog:
     def update_settings(self, settings: LogSettings) -> None:
         self._local_log.update_settings(settings)
         self._appender.policy = append_policy(settings)
+        self.settle_leader_epochs()
+
+    def settle_leader_epochs(self) -> None:
+        """Forget the epochs where the topic has an old format; its settings are certain now."""
+        self.leader_epochs.keep(self._appender.policy.magic == NEWEST_FORMAT)
 
     def rename_dir(self, name: str) -> None:
         """The directory gets this name beside its old one; open slices stay readable."""

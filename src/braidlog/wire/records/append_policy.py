@@ -16,6 +16,7 @@ class AppendPolicy:
         "compacted",
         "level",
         "log_append_time",
+        "magic",
         "max_decompressed_bytes",
         "max_message_bytes",
         "timestamp_after_max_ms",
@@ -33,6 +34,7 @@ class AppendPolicy:
         codec: int | None = None,
         level: int | None = None,
         max_decompressed_bytes: int = DEFAULT_LIMIT,
+        magic: int = 2,
     ) -> None:
         self.max_message_bytes = max_message_bytes
         self.compacted = compacted
@@ -43,6 +45,8 @@ class AppendPolicy:
         self.codec = codec
         self.level = level
         self.max_decompressed_bytes = max_decompressed_bytes
+        # The format in which records are stored: 2, or that of a topic for older peers.
+        self.magic = magic
 
     def lowest_timestamp(self, now_ms: int) -> int:
         return max(now_ms - self.timestamp_before_max_ms, INT64_MIN)

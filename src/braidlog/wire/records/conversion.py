@@ -1,8 +1,12 @@
-"""Between formats: batches v2 down to message sets for Fetch v0–v3, old message sets up to one v2 batch."""
+"""Between formats: down to message sets for Fetch v0–v3, and at the append into the format that the topic has."""
 
 from __future__ import annotations
 
-from braidlog.core.protocol_errors import InvalidRecordError, UnsupportedCompressionTypeError
+from braidlog.core.protocol_errors import (
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords, check_size
 from braidlog.wire.records.batch import (
     CODEC_NONE,
@@ -24,7 +28,7 @@ from braidlog.wire.records.record_errors import (
     rejection,
 )
 
-# Converting up makes an object of every message: a bound nearer than that of plain decompression keeps memory in check.
+# Converting makes an object of every message: a bound nearer than that of plain decompression keeps memory in check.
 _MOST_OLD_BYTES = 16 * 1024 * 1024
 
 
@@ -87,7 +91,7 @@ def _old_records(buffer: bytes, headers: list[BatchHeader], limit: int) -> list[
     return records
 
 
-def convert_up(
+def convert_messages(
     buffer: bytes,
     headers: list[BatchHeader],
     first_offset: int,
@@ -96,14 +100,15 @@ def convert_up(
     policy: AppendPolicy,
     most_bytes: int = DEFAULT_LIMIT,
 ) -> ValidatedRecords:
-    """Messages of format 0 or 1 as one v2 batch, the only format in which logs are written.
+    """Messages of format 0 or 1 in the format of the topic: checked, and stored as one v2 batch or one message set.
 
     Offsets of the messages do not matter: producers of the old formats put anything there.
     """
-    limit = min(policy.max_decompressed_bytes, most_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
-    records = _old_records(buffer, headers, limit)
+    records = _old_records(buffer, headers, most_to_convert(policy, most_bytes))
     codec = headers[0].codec
     _check_old_records(records, codec != CODEC_NONE, now_ms, policy)
+    if policy.magic < 2:
+        return as_message_set(records, headers[0].magic, codec, first_offset, now_ms, policy)
     batch = build_batch(
         records,
         base_offset=first_offset,
@@ -118,14 +123,68 @@ def convert_up(
     validated.converted = True
     validated.source_codec = codec
     stored = read_header(batch, 0, len(batch))
-    offset_of_max = -1
-    if policy.log_append_time:
-        offset_of_max = first_offset
-    elif stored.max_timestamp != NO_TIMESTAMP:
-        times = [record.timestamp for record in records]
-        offset_of_max = first_offset + times.index(stored.max_timestamp)
-    validated.add(stored, stored.max_timestamp, offset_of_max)
+    validated.add(stored, stored.max_timestamp, _offset_of_max(records, stored.max_timestamp, first_offset, policy))
     return validated
+
+
+def most_to_convert(policy: AppendPolicy, most_bytes: int) -> int:
+    """How many bytes of messages may become objects at once."""
+    return min(policy.max_decompressed_bytes, most_bytes, max(_MOST_OLD_BYTES, 16 * policy.max_message_bytes))
+
+
+def as_message_set(
+    records: list[Record], source_magic: int, source_codec: int, first_offset: int, now_ms: int, policy: AppendPolicy
+) -> ValidatedRecords:
+    """Records that were checked, as a set of the topic's old format, which has no place for headers."""
+    codec = source_codec if policy.codec is None else policy.codec
+    for index, record in enumerate(records):
+        if record.headers:
+            raise UnsupportedForMessageFormatError(
+                f"record {index} has headers, which message format {policy.magic} of this topic has no place for: "
+                "raise message.format.version to 0.11.0 or later"
+            )
+    data = build_message_set(
+        records,
+        magic=policy.magic,
+        base_offset=first_offset,
+        codec=codec,
+        level=policy.level,
+        log_append_time_ms=now_ms if policy.log_append_time else None,
+    )
+    validated = ValidatedRecords(first_offset)
+    validated.parts.append(data)
+    # Messages of the topic's own format only get their offsets, which a wrapper of format 0 has inside, too.
+    with_inner_offsets = policy.magic == 0 and codec != CODEC_NONE
+    validated.converted = source_magic != policy.magic or source_codec != codec or with_inner_offsets
+    validated.source_codec = source_codec
+    for header in iterate_headers(data, 0, len(data)):
+        check_size(header.size, policy)
+        if header.codec != CODEC_NONE:
+            # Of the wrapper only the number of its messages is missing.
+            header.count = len(records)
+        validated.add(header, header.max_timestamp, header.base_offset)
+    if validated.max_timestamp != NO_TIMESTAMP:
+        maximum = validated.max_timestamp
+        validated.offset_of_max_timestamp = _offset_of_max(records, maximum, first_offset, policy)
+    return validated
+
+
+def move_messages(validated: ValidatedRecords, offset: int) -> None:
+    """Raise the offsets of messages by so much; those inside a wrapper of format 1 count from its last one."""
+    data = bytearray(b"".join(validated.parts))
+    for header in validated.headers:
+        header.base_offset += offset
+        data[header.position : header.position + 8] = header.base_offset.to_bytes(8, "big")
+    validated.parts = [bytes(data)]
+
+
+def _offset_of_max(records: list[Record], max_timestamp: int, first_offset: int, policy: AppendPolicy) -> int:
+    """The offset of the first record with the largest timestamp; -1 where none has any."""
+    if policy.log_append_time:
+        return first_offset
+    if max_timestamp == NO_TIMESTAMP:
+        return -1
+    return first_offset + [record.timestamp for record in records].index(max_timestamp)
 
 
 def _check_old_records(records: list[Record], compressed: bool, now_ms: int, policy: AppendPolicy) -> None:

@@ -1,8 +1,9 @@
 """What a broker checks and assigns before records enter a log (hot: compiled by mypyc).
 
-The rules are those of Kafka 3.9: a client sends one v2 batch per partition (or, before Produce v3, old messages, which
-are stored as one v2 batch); every record is parsed; offsets and the leader epoch are assigned by replacing the first
-16 bytes, which no checksum covers, so that the plain path copies nothing of the body.
+The rules are those of Kafka 3.9: a client sends one v2 batch per partition or, before Produce v3, old messages; they
+are stored as one v2 batch, or as messages where the topic has an old format. Every record is parsed; offsets and the
+leader epoch are assigned by replacing the first 16 bytes, which no checksum covers, so that the plain path copies
+nothing of the body.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from braidlog.core.gil import yield_gil
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
+    MessageTooLargeError,
     UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.records.append_policy import AppendPolicy, ValidatedRecords, check_size
@@ -29,6 +32,8 @@ from braidlog.wire.records.batch import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
+    MESSAGE_V0_SIZE,
+    NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchHeader,
     check_crc,
@@ -36,8 +41,9 @@ from braidlog.wire.records.batch import (
     read_header,
 )
 from braidlog.wire.records.compression import compress, decompress, most_decompressed
-from braidlog.wire.records.conversion import convert_up
+from braidlog.wire.records.conversion import as_message_set, convert_messages, most_to_convert, move_messages
 from braidlog.wire.records.encoding import encode_header
+from braidlog.wire.records.reading import read_records
 from braidlog.wire.records.record_errors import (
     PRODUCERS_LOG_APPEND_TIME,
     WITHOUT_KEY,
@@ -104,7 +110,9 @@ def validate_for_append(
         if header.codec > CODEC_ZSTD:
             raise UnsupportedCompressionTypeError(f"unknown compression codec {header.codec}")
     if headers[0].magic < 2:
-        return convert_up(buffer, headers, first_offset, leader_epoch, now_ms, policy, most_bytes)
+        return convert_messages(buffer, headers, first_offset, leader_epoch, now_ms, policy, most_bytes)
+    if policy.magic < 2:
+        return _convert_batches(buffer, headers, first_offset, now_ms, policy, origin, most_bytes)
     validated = ValidatedRecords(first_offset)
     for header in headers:
         if header.magic != 2:
@@ -124,6 +132,9 @@ def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> i
     size = records.end - start
     if size <= HEADER_SIZE:
         return 0
+    if policy.magic == 0:
+        # Offsets stand inside wrappers of this format, and are known only at the append.
+        return 0
     if buffer[start + MAGIC_AT] < 2:
         return size * _WORK_OF_OLD_FORMAT
     if i64(read_i32_be(buffer, start + LENGTH_AT)) + LOG_OVERHEAD != size:
@@ -140,11 +151,24 @@ def work_to_validate(records: ByteSlice, policy: AppendPolicy, enough: int) -> i
             return enough
     if policy.codec is not None and policy.codec != codec:
         work *= _WORK_OF_COMPRESSION
+    if policy.magic < 2:
+        work *= _WORK_OF_OLD_FORMAT
     return work
 
 
 def assign_offsets(validated: ValidatedRecords, first_offset: int, leader_epoch: int) -> None:
-    """Give a batch that was validated as if for an empty log its offsets in this one."""
+    """Give a batch, or messages, that were validated as if for an empty log their offsets in this one."""
+    if validated.headers[0].magic < 2:
+        move_messages(validated, first_offset)
+    else:
+        _move_batch(validated, first_offset, leader_epoch)
+    validated.first_offset += first_offset
+    validated.last_offset += first_offset
+    if validated.offset_of_max_timestamp >= 0:
+        validated.offset_of_max_timestamp += first_offset
+
+
+def _move_batch(validated: ValidatedRecords, first_offset: int, leader_epoch: int) -> None:
     (header,) = validated.headers
     header.base_offset += first_offset
     header.leader_epoch = leader_epoch
@@ -153,10 +177,38 @@ def assign_offsets(validated: ValidatedRecords, first_offset: int, leader_epoch:
     validated.parts[:1] = [_prefix(header.base_offset, header.size, leader_epoch)]
     if len(rest):
         validated.parts.insert(1, rest)
-    validated.first_offset += first_offset
-    validated.last_offset += first_offset
-    if validated.offset_of_max_timestamp >= 0:
-        validated.offset_of_max_timestamp += first_offset
+
+
+def _convert_batches(
+    buffer: bytes,
+    headers: list[BatchHeader],
+    first_offset: int,
+    now_ms: int,
+    policy: AppendPolicy,
+    origin: int,
+    most_bytes: int,
+) -> ValidatedRecords:
+    """Batches checked as ever, then stored as the messages of the topic's old format."""
+    checked = ValidatedRecords(first_offset)
+    for header in headers:
+        if header.magic != 2:
+            raise InvalidRecordError(f"a message of format {header.magic} among record batches")
+        _check_batch(header, origin)
+        if header.is_transactional or header.is_control or header.has_producer_id:
+            kind = "transactional" if header.is_transactional or header.is_control else "idempotent"
+            raise UnsupportedForMessageFormatError(
+                f"{kind} records cannot be stored in message format {policy.magic} of this topic: raise "
+                "message.format.version to 0.11.0 or later"
+            )
+        _append_batch(buffer, header, NO_LEADER_EPOCH, now_ms, policy, checked, most_bytes)
+    limit = most_to_convert(policy, most_bytes)
+    if checked.count * MESSAGE_V0_SIZE > limit:
+        raise MessageTooLargeError(
+            f"{checked.count} records at once are too many for message format {policy.magic} of this topic: send "
+            "smaller batches"
+        )
+    records = read_records(b"".join(checked.parts), check_crc=False, limit=limit)
+    return as_message_set(records, 2, checked.source_codec, first_offset, now_ms, policy)
 
 
 def _check_request(headers: list[BatchHeader], produce_version: int) -> None:
@@ -330,7 +382,9 @@ def _reject_faults(header: BatchHeader, scan: RecordScan, now_ms: int, policy: A
 
 def _accept_replicated(buffer: bytes, headers: list[BatchHeader], first_offset: int) -> ValidatedRecords:
     """What a leader sent: whole, unharmed and in order is all a follower asks of it."""
-    validated = ValidatedRecords(headers[0].base_offset)
+    # A wrapper says where its messages end; they begin where the log ends, or later.
+    first = headers[0]
+    validated = ValidatedRecords(first.base_offset if first.count >= 0 else first_offset)
     expected = first_offset
     for header in headers:
         if header.base_offset < expected:

@@ -14,6 +14,7 @@ from braidlog.core.protocol_errors import (
     ProtocolError,
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
 )
 from support.transaction_world import P0, P1, PRODUCER, TransactionWorld
 
@@ -123,3 +124,11 @@ def test_a_coordinator_that_lost_its_partition_stops_trying(world: TransactionWo
 )
 def test_clients_get_the_error_that_their_version_knows(error: ProtocolError, version: int, reported: int) -> None:
     assert error_code_for_version(error, version, 2) == reported
+
+
+def test_a_topic_of_an_old_format_needs_no_marker(world: TransactionWorld) -> None:
+    world.check(P0, P1, add=True)
+    world.partitions.refusing[P1] = UnsupportedForMessageFormatError()
+    world.end()
+    assert world.state == TransactionState.CompleteCommit
+    assert world.timers == []

@@ -12,6 +12,8 @@ from braidlog.core.protocol_errors import (
 )
 from braidlog.storage.log.unified_log import UnexpectedOffsetError
 from braidlog.wire.records.batch import iterate_headers
+from braidlog.wire.records.builder import build_batch, build_message_set
+from braidlog.wire.records.reading import Record
 from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, as_slice, batch, producers_of, read_all
 
 
@@ -329,3 +331,54 @@ def test_a_failed_sync_is_no_full_disk(tmp_path: Path, disk: FailingDisk) -> Non
         log.sync_to(1)
     assert not is_disk_full(failure.value)
     assert log.recovery_point == 0
+
+
+def test_an_old_format_is_stored_without_epochs_and_read_back(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, message_format_version="0.10.2")
+    log = kit.open()
+    log.settle_leader_epochs()
+    log.begin_leader_epoch(3)
+    info = kit.values(log, b"a", b"b", leader_epoch=3)
+    assert (info.first_offset, info.last_offset, info.count, info.converted) == (0, 1, 2, True)
+    kit.append(log, build_batch([Record(timestamp=START_MS, value=b"c")] * 3, codec=1), 3)
+    data = kit.name(0, ".log").read_bytes()
+    assert [(header.magic, header.last_offset) for header in iterate_headers(data, 0, len(data))] == [
+        (1, 0), (1, 1), (1, 4),
+    ]  # fmt: skip
+    assert [offset for offset, _ in read_all(log)] == [0, 1, 2, 3, 4]
+    assert log.leader_epochs.entries == []
+    assert log.end_offset_for_epoch(3) is None
+
+
+def test_a_segment_that_begins_with_a_wrapper_has_its_first_offset_as_its_name(tmp_path: Path) -> None:
+    for follows in (False, True):
+        kit = Kit(tmp_path / str(follows), message_format_version="0.10.2", segment_bytes=200)
+        log = kit.open()
+        for number in range(4):
+            records = [Record(timestamp=START_MS, value=b"%d" % number * 30)] * 3
+            if follows:
+                wrapper = build_message_set(records, magic=1, codec=1, base_offset=3 * number)
+                log.append_as_follower(as_slice(wrapper), now_ms=START_MS)
+                log.write_staged()
+            else:
+                kit.append(log, build_batch(records, codec=1))
+        assert len(log.segments) > 1
+        assert all(segment.base_offset % 3 == 0 for segment in log.segments)
+        assert [offset for offset, _ in read_all(log)] == list(range(12))
+
+
+def test_epochs_are_forgotten_with_the_first_message_of_an_old_format(tmp_path: Path) -> None:
+    """Also in a follower that has not heard of the topic's setting yet; and kept again with the next batch."""
+    kit = Kit(tmp_path)
+    log = kit.open()
+    kit.values(log, b"a", leader_epoch=3)
+    message = build_message_set([Record(timestamp=START_MS, value=b"b")], magic=1, base_offset=1)
+    log.append_as_follower(as_slice(message), now_ms=START_MS)
+    assert log.leader_epochs.entries == []
+    log.truncate_to(1)
+    assert log.leader_epochs.entries == [(3, 0)]
+    log.append_as_follower(as_slice(message), now_ms=START_MS)
+    log.write_staged()
+    assert (tmp_path / f"{PARTITION}" / "leader-epoch-checkpoint").read_bytes() == b"0\n0\n"
+    kit.values(log, b"c", leader_epoch=4)
+    assert log.leader_epochs.entries == [(4, 2)]

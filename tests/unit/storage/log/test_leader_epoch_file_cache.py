@@ -111,3 +111,13 @@ def test_a_checkpoint_that_a_power_cut_left_a_part_of_is_broken() -> None:
     for size in range(len(whole)):
         with pytest.raises(CorruptLogError):
             decode_epochs(whole[:size], "/d/leader-epoch-checkpoint")
+
+
+def test_none_are_kept_where_the_format_carries_none(epochs: LeaderEpochFileCache) -> None:
+    epochs.assign(3, 10)
+    epochs.keep(False)
+    assert (epochs.entries, epochs.changed) == ([], True)
+    assert not epochs.assign(9, 100)
+    assert epochs.latest == -1
+    epochs.keep(True)
+    assert epochs.assign(9, 100)

@@ -13,7 +13,20 @@ from braidlog.core.types import TopicPartition
 from braidlog.testing.simulated.disk import GROWTH, MemoryDisk
 from braidlog.testing.simulated.memory_files import MemoryFiles
 from braidlog.wire.records.batch import iterate_headers
-from support.log_kit import PARTITION, START_MS, FailingDisk, Kit, batch, crashed, fill, producers_of, read_all
+from braidlog.wire.records.builder import build_message_set
+from braidlog.wire.records.reading import Record
+from support.log_kit import (
+    PARTITION,
+    START_MS,
+    FailingDisk,
+    Kit,
+    as_slice,
+    batch,
+    crashed,
+    fill,
+    producers_of,
+    read_all,
+)
 
 
 @pytest.fixture
@@ -349,3 +362,16 @@ def test_a_log_that_never_had_a_record_is_opened_without_room() -> None:
     disk.repair()
     kit.values(log, b"x", leader_epoch=4)
     assert kit.open().leader_epochs.latest == 4
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_epochs_from_before_messages_of_an_old_format_are_not_read_from_the_log(kit: Kit, checkpoint: bool) -> None:
+    log = kit.open()
+    kit.values(log, b"a", leader_epoch=3)
+    message = build_message_set([Record(timestamp=START_MS, value=b"b")], magic=1, base_offset=1)
+    log.append_as_follower(as_slice(message), now_ms=START_MS)
+    log.close()
+    if not checkpoint:
+        (kit.path / "leader-epoch-checkpoint").unlink()
+    assert kit.open(clean=True).leader_epochs.entries == []
+    assert kit.open().leader_epochs.entries == []

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from braidlog.core.protocol_errors import (
     CorruptMessageError,
     InvalidRecordError,
+    InvalidTimestampError,
     MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
 )
 from braidlog.core.slices import ByteSlice
 from braidlog.wire.records.batch import (
@@ -217,3 +220,119 @@ def test_an_old_set_that_can_become_no_batch_is_refused_before_it_is_taken_apart
 def test_several_batches_where_one_may_be_are_left_to_a_thread() -> None:
     data = build_batch(RECORDS) * 2
     assert work_to_validate(ByteSlice(data, 0, len(data)), AppendPolicy(), 12345) == 12345
+
+
+@pytest.mark.parametrize("target", [0, 1])
+@pytest.mark.parametrize("source", [0, 1, 2])
+@pytest.mark.parametrize("codec", [CODEC_NONE, CODEC_GZIP])
+@quick
+@given(records=record_lists())
+def test_a_topic_of_an_old_format_stores_messages(target: int, source: int, codec: int, records: list[Record]) -> None:
+    plain = [Record(timestamp=record.timestamp, key=record.key, value=record.value) for record in records]
+    data = build_batch(plain, codec=codec) if source == 2 else build_message_set(plain, magic=source, codec=codec)
+    policy = AppendPolicy(timestamp_after_max_ms=2**63 - 1, magic=target)
+    validated = append(data, policy, version=9 if source == 2 else 2)
+    stored = b"".join(validated.parts)
+    timed = min(source, target) > 0
+    assert [(each.offset, each.timestamp, each.key, each.value) for each in read_records(stored)] == [
+        (50 + index, each.timestamp if timed else -1, each.key, each.value) for index, each in enumerate(plain)
+    ]
+    assert {(header.magic, header.codec) for header in validated.headers} == {(target, codec)}
+    assert (validated.first_offset, validated.last_offset, validated.count) == (50, 49 + len(plain), len(plain))
+    assert [(header.position, header.size) for header in validated.headers] == [
+        (header.position, header.size) for header in iterate_headers(stored, 0, len(stored))
+    ]
+    latest = max((record.timestamp for record in plain), default=-1) if timed else -1
+    assert validated.max_timestamp == latest
+    if latest >= 0:
+        assert plain[validated.offset_of_max_timestamp - 50].timestamp == latest
+    assert validated.converted == (source != target or (target == 0 and codec != CODEC_NONE))
+
+
+@given(records=record_lists())
+@quick
+def test_messages_that_are_placed_afterwards_are_the_same(records: list[Record]) -> None:
+    plain = [Record(timestamp=record.timestamp, key=record.key, value=record.value) for record in records]
+    policy = AppendPolicy(timestamp_after_max_ms=2**63 - 1, magic=1)
+    for codec in (CODEC_NONE, CODEC_LZ4):
+        data = build_batch(plain, codec=codec)
+        at_once = append(data, policy)
+        placed = append(data, policy, first_offset=0)
+        assign_offsets(placed, 50, 6)
+        assert b"".join(placed.parts) == b"".join(at_once.parts)
+        for name in ("first_offset", "last_offset", "max_timestamp", "offset_of_max_timestamp", "count", "size"):
+            assert getattr(placed, name) == getattr(at_once, name), name
+        assert [header.base_offset for header in placed.headers] == [header.base_offset for header in at_once.headers]
+
+
+OLD = AppendPolicy(magic=1)
+
+
+def test_what_an_old_format_has_no_place_for_is_refused() -> None:
+    for producer in ({}, {"transactional": True}):
+        data = build_batch(RECORDS, producer_id=3, producer_epoch=0, base_sequence=0, **producer)  # type: ignore[arg-type]
+        with pytest.raises(UnsupportedForMessageFormatError, match="transactional" if producer else "idempotent"):
+            append(data, OLD)
+    marker = build_end_txn_marker(commit=True, producer_id=1, producer_epoch=0, timestamp=NOW)
+    with pytest.raises(UnsupportedForMessageFormatError):
+        append(marker, OLD, origin=ORIGIN_COORDINATOR)
+    with pytest.raises(UnsupportedForMessageFormatError, match="record 1 has headers"):
+        append(build_batch([RECORDS[0], Record(timestamp=NOW, headers=(("a", b"b"),))]), OLD)
+    with pytest.raises(UnsupportedCompressionTypeError):
+        append(build_batch(RECORDS, codec=CODEC_ZSTD), OLD)
+    with pytest.raises(UnsupportedCompressionTypeError):
+        append(build_batch(RECORDS), AppendPolicy(magic=1, codec=CODEC_ZSTD))
+
+
+def test_the_rules_of_records_are_those_of_every_format() -> None:
+    keyless = build_batch([RECORDS[0], Record(timestamp=NOW)])
+    with pytest.raises(InvalidRecordError):
+        append(keyless, AppendPolicy(magic=1, compacted=True))
+    with pytest.raises(InvalidTimestampError):
+        append(build_batch([Record(timestamp=NOW + 10**9)]), OLD)
+    with pytest.raises(MessageTooLargeError):
+        append(build_batch(RECORDS), AppendPolicy(magic=1, max_message_bytes=100))
+
+
+def test_each_message_is_measured_by_itself() -> None:
+    size = build_message_set(RECORDS[:1], magic=1)
+    data = build_message_set(RECORDS, magic=1)
+    policy = AppendPolicy(magic=1, max_message_bytes=len(size))
+    assert append(data, policy, version=2).size == len(data)
+
+
+def test_coordinators_write_old_formats_too() -> None:
+    data = build_batch(RECORDS[:1]) + build_batch(RECORDS[1:])
+    validated = append(data, OLD, origin=ORIGIN_COORDINATOR)
+    assert [header.magic for header in validated.headers] == [1] * 4
+    assert validated.last_offset == 53
+
+
+def test_the_brokers_time_in_old_formats() -> None:
+    for codec in (CODEC_NONE, CODEC_GZIP):
+        data = build_batch(RECORDS, codec=codec)
+        stamped = append(data, AppendPolicy(magic=1, log_append_time=True))
+        assert {record.timestamp for record in read_records(b"".join(stamped.parts))} == {NOW}
+        assert (stamped.max_timestamp, stamped.offset_of_max_timestamp) == (NOW, 50)
+        without = append(data, AppendPolicy(magic=0, log_append_time=True))
+        assert {record.timestamp for record in read_records(b"".join(without.parts))} == {-1}
+        assert (without.max_timestamp, without.offset_of_max_timestamp) == (-1, -1)
+
+
+def test_a_follower_knows_where_a_wrapper_begins_by_its_own_log() -> None:
+    wrapper = build_message_set(RECORDS, magic=1, codec=CODEC_GZIP, base_offset=7)
+    validated = append(wrapper, origin=ORIGIN_REPLICATION, first_offset=7)
+    assert (validated.first_offset, validated.last_offset) == (7, 10)
+
+
+def test_conversion_to_an_old_format_is_work_for_a_thread() -> None:
+    data = ByteSlice(packed := build_batch(RECORDS), 0, len(packed))
+    assert work_to_validate(data, OLD, 1 << 30) > 8 * work_to_validate(data, AppendPolicy(), 1 << 30)
+    # Of format 0 the offsets are needed before.
+    assert work_to_validate(data, AppendPolicy(magic=0), 1 << 30) == 0
+
+
+def test_more_records_than_may_become_objects_at_once_are_refused() -> None:
+    packed = build_batch([Record(timestamp=NOW)] * 700_000, codec=CODEC_ZSTD)
+    with pytest.raises(MessageTooLargeError, match="700000 records at once"):
+        append(packed, OLD)

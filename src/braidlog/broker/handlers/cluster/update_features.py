@@ -210,18 +210,19 @@ class FeatureUpdates:
     async def _write(
         self, decision: FeatureDecision, record: FeaturesRecord, version: int | None, deadline: float
     ) -> None:
+        wanted = record._replace(enabled=True, levels=decision.levels)
         if decision.is_downgrade:
-            under_way = decision.under_way()
-            if record != FeaturesRecord(True, under_way):
+            under_way = record._replace(enabled=True, levels=decision.under_way())
+            if record != under_way:
                 version = await self._finalise(under_way, version)
             await self._wait_until_unused(decision, deadline)
-            await self._finalise(decision.levels, version)
-        elif record != FeaturesRecord(True, decision.levels):
-            await self._finalise(decision.levels, version)
+            await self._finalise(wanted, version)
+        elif record != wanted:
+            await self._finalise(wanted, version)
 
-    async def _finalise(self, levels: Mapping[str, int], version: int | None) -> int:
-        """The version of the node with these levels."""
-        await self._controller.write_features(records.encode_features(FeaturesRecord(True, levels)), version)
+    async def _finalise(self, record: FeaturesRecord, version: int | None) -> int:
+        """The version of the node that says so."""
+        await self._controller.write_features(records.encode_features(record), version)
         return 0 if version is None else version + 1
 
     async def _wait_until_unused(self, decision: FeatureDecision, deadline: float) -> None:

@@ -18,6 +18,7 @@ from braidlog.core.protocol_errors import (
     OffsetNotAvailableError,
     ProtocolError,
     TopicAuthorizationFailedError,
+    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
 from braidlog.net.exchange import Exchange
@@ -89,7 +90,8 @@ class ListOffsetsHandler:
             if version == 0:
                 answer.old_style_offsets = _segment_starts(log, wanted.timestamp, wanted.max_num_offsets, limit)
             else:
-                _find(log, wanted.timestamp, limit, version, answer)
+                latest_epoch = partition.leader_epoch if request.replica_id == -1 else log.leader_epochs.latest
+                _find(log, wanted.timestamp, limit, latest_epoch, version, answer)
                 if not settled and wanted.timestamp != EARLIEST and wanted.timestamp != EARLIEST_LOCAL:
                     _refuse_unsettled(wanted.timestamp, version, answer)
         except Exception as problem:
@@ -110,11 +112,22 @@ def _forbidden(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
     return ListOffsetsTopicResponse(name=topic.name, partitions=answers)
 
 
-def _find(log: UnifiedLog, timestamp: int, limit: int, version: int, answer: ListOffsetsPartitionResponse) -> None:
+def _find(
+    log: UnifiedLog,
+    timestamp: int,
+    limit: int,
+    latest_epoch: int,
+    version: int,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
     epoch = -1
+    if log.append_policy.magic == 0 and timestamp not in (LATEST, EARLIEST):
+        raise UnsupportedForMessageFormatError(
+            f"message format 0 of {log.topic_partition} has no timestamps to look for: raise message.format.version"
+        )
     if timestamp == LATEST:
         answer.offset = limit
-        epoch = log.leader_epochs.latest
+        epoch = latest_epoch
     elif timestamp == EARLIEST or (timestamp == EARLIEST_LOCAL and version >= 8):
         answer.offset = log.log_start_offset
         epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)

@@ -9,6 +9,7 @@ from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
     OffsetNotAvailableError,
     TopicAuthorizationFailedError,
+    UnsupportedForMessageFormatError,
 )
 from braidlog.security.acls import AclOperation
 from braidlog.wire.generated.list_offsets import (
@@ -63,6 +64,17 @@ def test_a_time_inside_an_open_transaction_is_not_there_yet(world: DataPath) -> 
     assert offset(world, -3, committed=False).offset == 1
     world.end(7, 0, commits=True)
     assert offset(world, START_MS + 5, committed=True).offset == 1
+
+
+def test_format_0_has_no_times_to_look_for(world: DataPath) -> None:
+    log = world.partitions[0].require_log()
+    log.update_settings(log.settings._replace(message_format_version="0.9.0"))
+    for timestamp in (START_MS, -3):
+        assert offset(world, timestamp, committed=False).error_code == UnsupportedForMessageFormatError.code
+    world.partitions[0].leader_epoch = 5
+    latest = offset(world, -1, committed=False)
+    assert (latest.error_code, latest.offset, latest.leader_epoch) == (0, 0, 5)
+    assert offset(world, -2, committed=False).leader_epoch == -1
 
 
 def test_a_new_leader_does_not_say_what_is_latest_before_it_knows(world: DataPath) -> None:
