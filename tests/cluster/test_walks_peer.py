@@ -1,0 +1,51 @@
+"""A cluster of three brokers of Apache Kafka becomes one of three braidlog brokers, one by one, and goes back.
+
+In place: braidlog starts over the data directory and the settings file of the broker that was stopped. By replication:
+it starts with an empty directory, under the same id or another. Clients write and read all the time, and the history
+checker judges them. docs/MIGRATING.md has the same walks as commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from braidlog.local_cluster.zookeeper import ZooKeeper
+from support.broker import BRAIDLOG, KAFKA
+from support.migrating_cluster import MigratingCluster
+from support.migration_walk import Walk
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka"), pytest.mark.timeout(1800)]
+
+
+@pytest.fixture
+def cluster(
+    apache_kafka: object, zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path
+) -> Iterator[MigratingCluster]:
+    made = MigratingCluster(tmp_path, new_connect())
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_in_place(cluster: MigratingCluster) -> None:
+    """Of a topic with one replica, too, which comes along on its disk."""
+    with Walk(cluster, lone_replica=2) as walk:
+        for kind in (BRAIDLOG, KAFKA):
+            with walk.under_load(kind):
+                for broker in cluster.controller_last():
+                    walk.replace_in_place(broker, kind)
+
+
+def test_by_replication(cluster: MigratingCluster) -> None:
+    """One by another id, the others with the same and an empty directory."""
+    with Walk(cluster) as walk:
+        for kind in (BRAIDLOG, KAFKA):
+            with walk.under_load(kind):
+                first, *others = cluster.controller_last()
+                walk.replace_by_another_id(first, kind)
+                for broker in others:
+                    walk.replace_with_empty_directory(broker, kind)
