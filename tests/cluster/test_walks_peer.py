@@ -34,18 +34,36 @@ def cluster(
 def test_in_place(cluster: MigratingCluster) -> None:
     """Of a topic with one replica, too, which comes along on its disk."""
     with Walk(cluster, lone_replica=2) as walk:
-        for kind in (BRAIDLOG, KAFKA):
-            with walk.under_load(kind):
-                for broker in cluster.controller_last():
-                    walk.replace_in_place(broker, kind)
+        with walk.under_load(BRAIDLOG):
+            for broker in cluster.controller_last():
+                walk.replace_in_place(broker, BRAIDLOG)
+        cluster.start_all(BRAIDLOG)
+        with walk.under_load(KAFKA):
+            for broker in cluster.controller_last():
+                walk.replace_in_place(broker, KAFKA)
+        check_controllers(walk)
 
 
 def test_by_replication(cluster: MigratingCluster) -> None:
-    """One by another id, the others with the same and an empty directory."""
+    """With the same id and an empty directory, and the last one with another id."""
     with Walk(cluster) as walk:
-        for kind in (BRAIDLOG, KAFKA):
-            with walk.under_load(kind):
-                first, *others = cluster.controller_last()
-                walk.replace_by_another_id(first, kind)
-                for broker in others:
-                    walk.replace_with_empty_directory(broker, kind)
+        with walk.under_load(BRAIDLOG):
+            replace_by_replication(walk, BRAIDLOG)
+        cluster.start_all(BRAIDLOG)
+        with walk.under_load(KAFKA):
+            replace_by_replication(walk, KAFKA)
+        check_controllers(walk)
+
+
+def replace_by_replication(walk: Walk, kind: str) -> None:
+    *others, controller = walk.cluster.controller_last()
+    for broker in others:
+        walk.replace_with_empty_directory(broker, kind)
+    walk.replace_by_another_id(controller, kind)
+
+
+def check_controllers(walk: Walk) -> None:
+    """Each kind was the controller of brokers of the other, and was followed by it."""
+    for kind in (BRAIDLOG, KAFKA):
+        commanded = [others for controller, others in walk.seen if controller == kind]
+        assert any(set(others) != {kind} for others in commanded), walk.seen

@@ -44,6 +44,8 @@ SETTINGS: Final = {
     "super.users": "User:ANONYMOUS",
     # The last of three brokers that stop at once has nobody to hand over to, and is not to wait for one.
     "controlled.shutdown.retry.backoff.ms": "500",
+    # With the default Kafka needs 128 MiB of its small heap for it, twice while its settings change.
+    "log.cleaner.dedupe.buffer.size": "8388608",
     # Pieces so small that a throttled move is not done before it is looked at.
     "replica.fetch.max.bytes": "65536",
     # Kafka has this in its own file, for a vendor's plug-in; braidlog knows neither.

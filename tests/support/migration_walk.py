@@ -7,17 +7,29 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final, Self
 
 from braidlog import Admin
 from braidlog.cli.reassignment.kafka_json import plan_text
 from braidlog.client.admin.configs import ConfigResource
 from support.broker import KAFKA
+from support.broker_files import (
+    changed_nodes,
+    complaints_of_dump_log,
+    files_to_dump,
+    identity,
+    leader_epochs,
+    strange_files,
+    topic_ids,
+    unchecked_logs,
+)
 from support.command_line import Ended, RunningCommand, run_command
 from support.eventually import eventually
 from support.migrated_state import (
     MOVING,
     NEW_SETTINGS,
+    OLD_FORMATS,
     OLD_SETTINGS,
     ClusterState,
     OpenTransaction,
@@ -32,12 +44,17 @@ from support.replicated_traffic import KINDS
 # What a step waits for, on a machine that is busy with other things.
 WHOLE_WITHIN_S: Final = 180.0
 
-# The commands of docs/MIGRATING.md, without --bootstrap.
+# The commands of docs/MIGRATING.md, without --bootstrap and what belongs to a cluster.
 STATUS: Final = ("cluster", "status")
 UNDER_REPLICATED: Final = ("topics", "describe", "--under-replicated")
 MOVES: Final = ("reassign", "status")
-_SLOW: Final = "1kB"
-_THROTTLES: Final = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+EXECUTE: Final = ("reassign", "execute")
+THROTTLE: Final = ("--throttle", "50MB", "--yes")
+COMMANDS: Final = (STATUS, UNDER_REPLICATED, MOVES)
+
+_SLOW: Final = ("--throttle", "1kB", "--yes")
+_RATES: Final = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+_LISTS: Final = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
@@ -51,14 +68,14 @@ class Walk:
     """A cluster of Kafka with all that is to outlive the walk; `under_load` is one direction of it."""
 
     def __init__(self, cluster: MigratingCluster, lone_replica: int | None = None) -> None:
+        """With a topic of one replica on that broker, if there is to be one."""
         self.cluster = cluster
+        # The kinds of the controller and of the others, whenever a broker was replaced.
+        self.seen: list[tuple[str, tuple[str, ...]]] = []
         self._lone_replica = lone_replica
         self._stack = ExitStack()
         self._numbers = itertools.count(1)
-        self.report: list[str] = []
         self._began = time.monotonic()
-        # The kinds of the controller and of the others, whenever a broker was replaced.
-        self.seen: list[tuple[str, tuple[str, ...]]] = []
 
     def __enter__(self) -> Self:
         cluster = self.cluster
@@ -69,40 +86,63 @@ class Walk:
         cluster.set(NEW_SETTINGS)
         cluster.start_all(KAFKA)
         self.state = ClusterState(cluster, self._lone_replica)
-        self.static = StaticMembers(cluster.bootstrap_servers)
-        self._stack.callback(self.static.close)
+        self._static = StaticMembers(cluster.bootstrap_servers)
+        self._stack.callback(self._static.close)
         self._say("the cluster is made")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        print("\n".join(["", *self.report]))
 
     def _say(self, text: str) -> None:
-        self.report.append(f"{time.monotonic() - self._began:6.1f} s  {text}")
-        print(self.report[-1], flush=True)
+        print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
     @contextmanager
     def under_load(self, kind: str) -> Iterator[None]:
-        """All brokers are replaced by this kind in the block."""
+        """All brokers are replaced by this kind in the block; in the end all of them are stopped."""
         cluster = self.cluster
-        self.replicated = Replicated(cluster, KINDS.values(), self._replicas(), min_isr=2)
-        transaction = self.transaction = OpenTransaction(cluster.bootstrap_servers, next(self._numbers))
+        self._replicated = Replicated(cluster, KINDS.values(), self._replicas(), min_isr=2)
+        self._transaction = OpenTransaction(cluster.bootstrap_servers, next(self._numbers))
         self._begin_move()
-        before = self.standing()
-        self._await_throttles()
-        self.facts = self.state.facts(cluster.brokers[0])
-        for each in cluster.brokers:
-            self._await_facts(each)
-        with self.replicated.traffic.running():
+        self._facts = self.state.facts(cluster.brokers[0])
+        # What a change of replicas changes: nodes of topics.
+        self._expected_nodes: set[str] = set()
+        nodes = self._nodes()
+        identities = {broker.data_dir: identity(broker.data_dir) for broker in cluster.brokers}
+        with self._replicated.traffic.running():
             yield
-            self.replicated.go_on()
-        self._say("all are replaced")
-        assert cluster.kinds() == [kind] * 3
-        transaction.commit()
+            self._replicated.go_on()
+        self._say(f"all are {kind}")
+        assert cluster.kinds() == [kind] * len(cluster.brokers)
+        assert changed_nodes(nodes, self._nodes(), self._expected_nodes) == []
+        self._transaction.commit()
         self._end_move()
-        self.replicated.check()
-        self._say(f"checked: {self.replicated.traffic.verdict()}")
+        self._replicated.check()
+        assert self.state.records() == self.state.before
+        for broker in cluster.brokers:
+            assert self.state.formats(broker) == {topic: {magic} for topic, (_, magic) in OLD_FORMATS.items()}
+        verdict = self._replicated.traffic.verdict()
+        self._say(", ".join(f"{name} {value}" for name, value in verdict._asdict().items()))
+        cluster.stop_all()
+        for broker in cluster.brokers:
+            if broker.data_dir in identities:
+                assert identity(broker.data_dir) == identities[broker.data_dir]
+        self._check_files()
+        self._say("files are checked")
+
+    def _check_files(self) -> None:
+        """Of all brokers, which are stopped."""
+        epochs: dict[str, list[tuple[int, int]]] = {}
+        ids = self._facts["topic ids"]
+        for broker in self.cluster.brokers:
+            which = f"{broker.kind} {broker.id}"
+            assert strange_files(broker.data_dir) == [], which
+            assert unchecked_logs(broker.data_dir) == [], which
+            for partition, topic_id in topic_ids(broker.data_dir).items():
+                assert topic_id == ids[partition.rpartition("-")[0]], f"{partition} on {which}"
+            for partition, entries in leader_epochs(broker.data_dir).items():
+                assert epochs.setdefault(partition, entries) == entries, f"epochs of {partition} on {which}"
+        assert complaints_of_dump_log(files_to_dump(self.cluster.brokers[0].data_dir)) == []
 
     def _replicas(self) -> list[list[int]]:
         ids = [broker.id for broker in self.cluster.brokers]
@@ -124,54 +164,44 @@ class Walk:
         self._after(broker)
 
     def replace_by_another_id(self, broker: MigratingBroker, kind: str) -> None:
+        """It also picks up the move that is under way."""
         self._before(broker, kind)
+        self._check_moving()
         new = self.cluster.add(max(each.id for each in self.cluster.brokers) + 10, kind)
         new.start(kind)
         self.cluster.agreed()
-        self.run("reassign", "execute", "--without", str(broker.id), "--yes")
+        self.run(*EXECUTE, "--without", str(broker.id), *THROTTLE)
+        self._plan = None
         broker.stop()
         self.cluster.remove(broker)
-        self.replicated.replicas = self._replicas()
+        self._replicated.replicas = self._replicas()
+        self._facts["configs"].pop(str(ConfigResource.broker(broker.id)), None)
+        for configs in self._facts["configs"].values():
+            for name in _RATES | _LISTS:
+                configs.pop(name, None)
+        self._expected_nodes |= {"/brokers/topics", "/config/brokers", f"/config/topics/{MOVING.topic}"}
         self._after(new)
 
     def _before(self, broker: MigratingBroker, kind: str) -> None:
         assert broker.kind != kind
         self.await_whole()
-        self.static.away()
+        self._static.away()
 
     def _after(self, broker: MigratingBroker) -> None:
         cluster = self.cluster
-        import os
-        for each in cluster.brokers:
-            lines = [l for l in each.log_of_this_life() if "WARN" in l or "ERROR" in l or "FATAL" in l]
-            with open(os.environ["WALK_LOG"], "a") as f:
-                f.write(f"=== after {broker.kind} {broker.id}: log of {each.kind} {each.id}\n" + "\n".join(lines[-100:]) + "\n")
         controller = cluster.controller()
         others = tuple(each.kind for each in cluster.brokers if each is not controller)
         self.seen.append((controller.kind, others))
         self.await_whole()
-        self.replicated.go_on()
+        self._replicated.go_on()
         for each in cluster.brokers:
             self._await_facts(each)
         self.state.check_logins(broker)
-        self.transaction.check_open()
-        self.static.back()
-        self._say(f"{broker.kind} {broker.id} is in; the controller is {controller.kind} {controller.id} of {others}")
+        self._transaction.check_open()
+        self._static.back()
+        self._say(f"{broker.kind} {broker.id} is in; the controller is {controller.kind} {controller.id}")
 
     # Looks
-
-    def _await_facts(self, broker: MigratingBroker) -> None:
-        """Until a broker that has just started has heard of everything."""
-        found: list[str] = []
-
-        def same() -> bool:
-            found[:] = differences(self.facts, self.state.facts(broker))
-            return not found
-
-        try:
-            eventually(same, KNOWN_WITHIN_S)
-        except AssertionError:
-            raise AssertionError(f"as {broker.kind} {broker.id} tells: {found}") from None
 
     def run(self, *words: str) -> Ended:
         """A command of the page, against all brokers."""
@@ -180,6 +210,7 @@ class Walk:
         return ended
 
     def ask(self, *words: str) -> Any:
+        """What a command says; None where no broker answers it."""
         ended = run_command(self.cluster.bootstrap_servers, *words, "--output", "json")
         return json.loads(ended.out) if ended.out else None
 
@@ -199,8 +230,23 @@ class Walk:
             eventually(whole, WHOLE_WITHIN_S)
         except AssertionError:
             raise AssertionError(f"not whole: {rows}\n{self.cluster.logs()}") from None
+        lagging = self.ask(*UNDER_REPLICATED)
+        assert {row["topic"] for row in lagging} <= {MOVING.topic}, lagging
 
-    def standing(self) -> dict[str, Znode]:
+    def _await_facts(self, broker: MigratingBroker) -> None:
+        """Until a broker that has just started has heard of everything."""
+        found: list[str] = []
+
+        def same() -> bool:
+            found[:] = differences(self._facts, self.state.facts(broker))
+            return not found
+
+        try:
+            eventually(same, KNOWN_WITHIN_S)
+        except AssertionError:
+            raise AssertionError(f"as {broker.kind} {broker.id} tells: {found}") from None
+
+    def _nodes(self) -> dict[str, Znode]:
         with zookeeper_client(self.cluster.connect) as client:
             return read_tree(client, "/")
 
@@ -211,22 +257,14 @@ class Walk:
         with Admin(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
             (topic,) = admin.describe_topics([MOVING.topic]).succeeded.values()
         now = topic.partitions[0].replicas
-        self._plan = self.cluster.brokers[0].settings_file.parent / "move.json"
+        self._plan: Path | None = self.cluster.brokers[0].settings_file.parent / "move.json"
         after = (*now[1:], *(each for each in ids if each not in now))
         self._plan.write_text(plan_text({MOVING: after}))
-        command = RunningCommand(
-            self.cluster.bootstrap_servers,
-            "reassign",
-            "execute",
-            "--plan",
-            str(self._plan),
-            "--throttle",
-            _SLOW,
-            "--yes",
-        )
+        command = RunningCommand(self.cluster.bootstrap_servers, *EXECUTE, "--plan", str(self._plan), *_SLOW)
         eventually(lambda: bool(self.ask(*MOVES)))
         # Whoever started it may go: the move goes on in the cluster.
         command.kill()
+        self._await_throttles()
 
     def _await_throttles(self) -> None:
         """Kafka's brokers answer a change of their settings before they have heard of it."""
@@ -235,11 +273,15 @@ class Walk:
         def known() -> bool:
             with Admin(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
                 configs = admin.describe_configs(brokers).succeeded
-            return all(configs.get(each, {}).keys() >= _THROTTLES for each in brokers)
+            return all(configs.get(each, {}).keys() >= _RATES for each in brokers)
 
         eventually(known, KNOWN_WITHIN_S)
 
+    def _check_moving(self) -> None:
+        assert [row["topic"] for row in self.ask(*MOVES)] == [MOVING.topic], "the move did not last"
+
     def _end_move(self) -> None:
-        assert [row["topic"] for row in self.ask(*MOVES)] == [MOVING.topic], "the move did not outlast the walk"
-        self.run("reassign", "execute", "--plan", str(self._plan), "--throttle", "100MB", "--yes")
+        if self._plan is not None:
+            self._check_moving()
+            self.run(*EXECUTE, "--plan", str(self._plan), *THROTTLE)
         assert self.ask(*MOVES) == []
