@@ -53,8 +53,8 @@ ROOTS: Final = frozenset(
 )  # fmt: skip
 
 CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
-# Kafka keeps settings of groups in KRaft alone. Here they lie where its other ones do, once there are any: an ensemble of
-# Kafka's stays as it is.
+# Kafka keeps settings of groups in KRaft alone. Here they lie where its other ones do, once there are any: an ensemble
+# of Kafka stays as it is.
 GROUP_CONFIGS: Final = f"{CONFIG}/groups"
 
 # What a broker creates empty when it first meets a store, parents first.

@@ -11,8 +11,8 @@
     cleaner-offset-checkpoint          first offset the cleaner has not compacted yet
 
 A checkpoint is a promise about the past that is always safe to forget: without it more is re-read, re-cleaned or
-re-replicated. So a missing file is empty, and a broken one is reported and treated as empty. A file of no bytes is one that
-Kafka has made and not written yet.
+re-replicated. So a missing file is empty, and a broken one is reported and treated as empty. A file of no bytes is one
+that Kafka has made and not written yet.
 """
 
 from __future__ import annotations
