@@ -46,7 +46,7 @@ def test_in_place(cluster: MigratingCluster) -> None:
 
 def test_by_replication(cluster: MigratingCluster) -> None:
     """With the same id and an empty directory, and the last one with another id."""
-    with Walk(cluster) as walk:
+    with Walk(cluster, throttles_leaders=False) as walk:
         with walk.under_load(BRAIDLOG):
             replace_by_replication(walk, BRAIDLOG)
         cluster.start_all(BRAIDLOG)

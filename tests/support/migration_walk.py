@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from braidlog import Admin
-from braidlog.cli.reassignment.kafka_json import plan_text
+from braidlog.cli.reassignment.kafka_json import parse_plan, plan_text
+from braidlog.cli.reassignment.throttles import FOLLOWERS, LEADERS, RATES
 from braidlog.client.admin.configs import ConfigResource
 from support.broker import KAFKA
 from support.broker_files import (
@@ -53,8 +54,9 @@ THROTTLE: Final = ("--throttle", "50MB", "--yes")
 COMMANDS: Final = (STATUS, UNDER_REPLICATED, MOVES)
 
 _SLOW: Final = ("--throttle", "1kB", "--yes")
-_RATES: Final = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
-_LISTS: Final = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+_RATES: Final = {*RATES}
+FOLLOWER_RATE: Final = RATES[1]
+_LISTS: Final = {LEADERS, FOLLOWERS}
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
@@ -67,9 +69,15 @@ def differences(before: Any, now: Any, path: str = "") -> list[str]:
 class Walk:
     """A cluster of Kafka with all that is to outlive the walk; `under_load` is one direction of it."""
 
-    def __init__(self, cluster: MigratingCluster, lone_replica: int | None = None) -> None:
-        """With a topic of one replica on that broker, if there is to be one."""
+    def __init__(
+        self, cluster: MigratingCluster, lone_replica: int | None = None, *, throttles_leaders: bool = True
+    ) -> None:
+        """With a topic of one replica on that broker, if there is to be one.
+
+        Throttled leaders also hold back a replica that is copied anew.
+        """
         self.cluster = cluster
+        self._throttles_leaders = throttles_leaders
         # The kinds of the controller and of the others, whenever a broker was replaced.
         self.seen: list[tuple[str, tuple[str, ...]]] = []
         self._lone_replica = lone_replica
@@ -205,7 +213,10 @@ class Walk:
 
     def run(self, *words: str) -> Ended:
         """A command of the page, against all brokers."""
-        ended = run_command(self.cluster.bootstrap_servers, *words)
+        try:
+            ended = run_command(self.cluster.bootstrap_servers, *words)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.ask(*MOVES)}\n{self.cluster.logs(200)}") from None
         assert ended.code == 0, f"braidlog {' '.join(words)}: {ended.out}{ended.err}"
         return ended
 
@@ -222,9 +233,9 @@ class Walk:
             status = self.ask(*STATUS)
             if status is None:
                 return False
-            rows[:] = [row for row in status["partitions"] if row["state"] != "online"]
+            rows[:] = [row for row in status["partitions"] if not self._is_well(row)]
             rows.extend(row for row in status["brokers"] if row["state"] != "up")
-            return all(row.get("topic") == MOVING.topic for row in rows)
+            return not rows
 
         try:
             eventually(whole, WHOLE_WITHIN_S)
@@ -232,6 +243,11 @@ class Walk:
             raise AssertionError(f"not whole: {rows}\n{self.cluster.logs()}") from None
         lagging = self.ask(*UNDER_REPLICATED)
         assert {row["topic"] for row in lagging} <= {MOVING.topic}, lagging
+
+    def _is_well(self, row: Any) -> bool:
+        """Of what is being moved, what was there before is in sync."""
+        coming = self._coming if row["topic"] == MOVING.topic else ()
+        return all(each["state"] == "online" or each["broker"] in coming for each in row["replicas"])
 
     def _await_facts(self, broker: MigratingBroker) -> None:
         """Until a broker that has just started has heard of everything."""
@@ -258,22 +274,38 @@ class Walk:
             (topic,) = admin.describe_topics([MOVING.topic]).succeeded.values()
         now = topic.partitions[0].replicas
         self._plan: Path | None = self.cluster.brokers[0].settings_file.parent / "move.json"
-        after = (*now[1:], *(each for each in ids if each not in now))
-        self._plan.write_text(plan_text({MOVING: after}))
+        self._coming = [each for each in ids if each not in now]
+        self._plan.write_text(plan_text({MOVING: (*now[1:], *self._coming)}))
+        if not self._throttles_leaders:
+            self._begin_held_back()
+            return
         command = RunningCommand(self.cluster.bootstrap_servers, *EXECUTE, "--plan", str(self._plan), *_SLOW)
         eventually(lambda: bool(self.ask(*MOVES)))
         # Whoever started it may go: the move goes on in the cluster.
         command.kill()
-        self._await_throttles()
+        self._await_throttles([ConfigResource.broker(broker.id) for broker in self.cluster.brokers], _RATES)
 
-    def _await_throttles(self) -> None:
+    def _begin_held_back(self) -> None:
+        """Only the broker that is to have the replica is throttled: one that lost the other is not to wait for it."""
+        (to,) = (ConfigResource.broker(each) for each in self._coming)
+        changes = {
+            ConfigResource.topic(MOVING.topic): {FOLLOWERS: f"{MOVING.partition}:{to.name}"},
+            to: {FOLLOWER_RATE: "1000"},
+        }
+        assert self._plan is not None
+        after = parse_plan(self._plan.read_text(), str(self._plan)).replicas[MOVING]
+        with Admin(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
+            admin.alter_configs(changes).raise_for_errors()
+            self._await_throttles([to], {FOLLOWER_RATE})
+            admin.alter_partition_reassignments({MOVING: list(after)}).raise_for_errors()
+
+    def _await_throttles(self, brokers: list[ConfigResource], names: set[str]) -> None:
         """Kafka's brokers answer a change of their settings before they have heard of it."""
-        brokers = [ConfigResource.broker(broker.id) for broker in self.cluster.brokers]
 
         def known() -> bool:
             with Admin(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
                 configs = admin.describe_configs(brokers).succeeded
-            return all(configs.get(each, {}).keys() >= _RATES for each in brokers)
+            return all(configs.get(each, {}).keys() >= names for each in brokers)
 
         eventually(known, KNOWN_WITHIN_S)
 
