@@ -28,9 +28,10 @@ from support.mixed_cluster import Znode
 
 _CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 # Of a broker that was stopped cleanly. Kafka looks at no file that it does not know; a directory it would stumble over.
+# Segments and logs that are no longer needed wait for `file.delete.delay.ms`, or the next start of either make.
 _KNOWN: Final = {META_PROPERTIES, ".lock", _CLEAN_SHUTDOWN, LOST_REPLICAS, *CHECKPOINT_NAMES}
 _IN_PARTITION: Final = re.compile(
-    rf"\d{{20}}\.(log|index|timeindex|txnindex|snapshot)|{LEADER_EPOCHS}|{re.escape(PARTITION_METADATA)}"
+    rf"\d{{20}}\.(log|index|timeindex|txnindex|snapshot)(\.deleted)?|{LEADER_EPOCHS}|{re.escape(PARTITION_METADATA)}"
 )
 _DUMPED: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # What kafka-dump-log says of a file that it does not like.
@@ -44,15 +45,16 @@ _PASSING: Final = re.compile(
 )
 
 
-def logs_of(data_dir: Path) -> list[Path]:
+def logs_of(data_dir: Path, kind: DirectoryKind = DirectoryKind.CURRENT) -> list[Path]:
     found = ((path, parse_directory_name(path.name)) for path in sorted(data_dir.iterdir()) if path.is_dir())
-    return [path for path, name in found if name is not None and name.kind is DirectoryKind.CURRENT]
+    return [path for path, name in found if name is not None and name.kind is kind]
 
 
 def strange_files(data_dir: Path) -> list[str]:
     """Names that Kafka does not give, or does not leave behind when it stops."""
     logs = logs_of(data_dir)
-    found = [path for path in data_dir.iterdir() if path not in logs and path.name not in _KNOWN]
+    expected = {*logs, *logs_of(data_dir, DirectoryKind.DELETE), *(data_dir / name for name in _KNOWN)}
+    found = [path for path in data_dir.iterdir() if path not in expected]
     found += [path for log in logs for path in log.iterdir() if not _IN_PARTITION.fullmatch(path.name)]
     return sorted(str(path.relative_to(data_dir)) for path in found)
 

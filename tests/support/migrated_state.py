@@ -163,7 +163,7 @@ class OpenTransaction:
         self._bootstrap = bootstrap
         self._values = [f"transaction {number}, record {each}".encode() for each in range(4)]
         self._producer: Producer = confluent.producer(
-            bootstrap, transactional_id=f"open-{number}", transaction_timeout_ms=900_000
+            bootstrap, transactional_id=f"open-{number}", transaction_timeout_ms=900_000, log_level=2
         )
         self._producer.init_transactions(60)
         self._producer.begin_transaction()
