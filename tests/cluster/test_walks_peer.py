@@ -15,7 +15,7 @@ import pytest
 from braidlog.local_cluster.zookeeper import ZooKeeper
 from support.broker import BRAIDLOG, KAFKA
 from support.migrating_cluster import MigratingCluster
-from support.migration_walk import Walk
+from support.migration_walk import COMMANDS, EXECUTE, THROTTLE, Walk
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka"), pytest.mark.timeout(1800)]
 
@@ -35,7 +35,11 @@ def test_in_place(cluster: MigratingCluster) -> None:
     """Of a topic with one replica, too, which comes along on its disk."""
     with Walk(cluster, lone_replica=2) as walk:
         with walk.under_load(BRAIDLOG):
-            for broker in cluster.controller_last():
+            first, *others = cluster.controller_last()
+            walk.replace_in_place(first, BRAIDLOG)
+            # Back from any step, and on again.
+            walk.replace_in_place(first, KAFKA)
+            for broker in (first, *others):
                 walk.replace_in_place(broker, BRAIDLOG)
         cluster.start_all(BRAIDLOG)
         with walk.under_load(KAFKA):
@@ -53,6 +57,15 @@ def test_by_replication(cluster: MigratingCluster) -> None:
         with walk.under_load(KAFKA):
             replace_by_replication(walk, KAFKA)
         check_controllers(walk)
+
+
+def test_the_page_has_the_commands() -> None:
+    """Those that the walks run."""
+    page = Path(__file__).parents[2].joinpath("docs", "MIGRATING.md").read_text()
+    commands = [*COMMANDS, (*EXECUTE, "--without", "3", *THROTTLE)]
+    for words in commands:
+        assert f"braidlog {' '.join(words)}\n" in page
+    assert "braidlog serve --config server.properties\n" in page
 
 
 def replace_by_replication(walk: Walk, kind: str) -> None:

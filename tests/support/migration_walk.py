@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from braidlog import Admin
 from braidlog.cli.reassignment.kafka_json import parse_plan, plan_text
 from braidlog.cli.reassignment.throttles import FOLLOWERS, LEADERS, RATES
 from braidlog.client.admin.configs import ConfigResource
-from support.broker import KAFKA
+from support.broker import BRAIDLOG, KAFKA
 from support.broker_files import (
     changed_nodes,
     complaints_of_dump_log,
@@ -56,6 +57,19 @@ COMMANDS: Final = (STATUS, UNDER_REPLICATED, MOVES)
 _SLOW: Final = ("--throttle", "1kB", "--yes")
 _RATES: Final = {*RATES}
 FOLLOWER_RATE: Final = RATES[1]
+_CLEAN_START: Final = {
+    KAFKA: r"Skipping recovery of \d+ logs from .* since clean shutdown file was found",
+    BRAIDLOG: r"opened \d+ logs after a clean stop",
+}
+# Of either make's log, about files; Kafka has its remarks on formats of old.
+_COMPLAINT: Final = re.compile(
+    r"(WARN|ERROR|FATAL) (?!.*message\.format\.version).*\((kafka\.log|org\.apache\.kafka\.storage)\."
+    r"|(WARNING|ERROR) braidlog\.(storage|broker:)"
+)
+_SAID_OF_SETTINGS: Final = (
+    "unknown setting confluent.support.metrics.enable",
+    "set, but without effect here (docs/SETTINGS.md says why): num.io.threads, num.network.threads",
+)
 _LISTS: Final = {LEADERS, FOLLOWERS}
 
 
@@ -64,6 +78,16 @@ def differences(before: Any, now: Any, path: str = "") -> list[str]:
     if not isinstance(before, dict) or not isinstance(now, dict):
         return [] if before == now else [f"{path}: {before!r} before, {now!r} now"]
     return [text for key in {**before, **now} for text in differences(before.get(key), now.get(key), f"{path}/{key}")]
+
+
+def _check_taken_over(broker: MigratingBroker) -> None:
+    """What the other kind has left is trusted, and nothing of it is wondered at."""
+    lines = broker.log_of_this_life()
+    assert any(re.search(_CLEAN_START[broker.kind], line) for line in lines), broker.log(200)
+    assert [line for line in lines if _COMPLAINT.search(line)] == []
+    if broker.kind == BRAIDLOG:
+        for said in _SAID_OF_SETTINGS:
+            assert sum(said in line for line in lines) == 1, broker.log(200)
 
 
 class Walk:
@@ -162,6 +186,7 @@ class Walk:
         self._before(broker, kind)
         broker.stop()
         broker.start(kind)
+        _check_taken_over(broker)
         self._after(broker)
 
     def replace_with_empty_directory(self, broker: MigratingBroker, kind: str) -> None:
