@@ -98,7 +98,8 @@ def leader_epochs(data_dir: Path) -> dict[str, list[tuple[int, int]]]:
     by_name = {f"{each.topic}-{each.partition}": offset for each, offset in ends.items()}
     for log in logs_of(data_dir):
         path = log / LEADER_EPOCHS
-        entries = decode_epochs(path.read_bytes(), str(path)) if path.stat().st_size else []
+        # Kafka makes it with the log, braidlog with the first epoch.
+        entries = decode_epochs(path.read_bytes(), str(path)) if path.exists() and path.stat().st_size else []
         found[log.name] = [(epoch, start) for epoch, start in entries if start < by_name.get(log.name, 0)]
     return found
 
