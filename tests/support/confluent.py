@@ -29,8 +29,11 @@ def producer(bootstrap: str, **settings: Any) -> Producer:
 
 
 def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
-    """Callbacks are named with an underscore."""
-    return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in settings.items()}
+    """Callbacks, and the level of the log, are named with an underscore."""
+    return {
+        key if key.endswith("_cb") or key == "log_level" else key.replace("_", "."): value
+        for key, value in settings.items()
+    }
 
 
 def send(sender: Producer, topic: str, samples: Iterable[Sample], partition: int = 0) -> list[Message]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from confluent_kafka.admin import NewTopic
 
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support import confluent
+from support.cluster import View
 from support.eventually import eventually
-from support.mixed_cluster import Member, MixedCluster
+from support.mixed_cluster import Member
 from support.raw import ask
-from support.replica_logs import differing_replicas
+from support.replica_logs import differing_compacted_replicas, differing_replicas
 from support.replicated_traffic import PARTITIONS, Kind, Traffic
 
 REPLICATED_SETTINGS: Final = {
@@ -34,10 +36,40 @@ GOES_ON_WITHIN_S: Final = 90.0
 _numbers = itertools.count(1)
 
 
+class Replica(Protocol):
+    """A broker on loopback that copies partitions from others."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def data_dir(self) -> Path: ...
+
+
+class Brokers(Protocol):
+    """A cluster of brokers of either make."""
+
+    @property
+    def brokers(self) -> Sequence[Replica]: ...
+
+    @property
+    def running(self) -> Sequence[Replica]: ...
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def agreed(self) -> View: ...
+
+    def logs(self) -> str: ...
+
+
 class Replicated:
     """Topics with a writer of each kind of client, and how their replicas are."""
 
-    def __init__(self, cluster: MixedCluster, kinds: Iterable[Kind], replicas: Sequence[Sequence[int]], min_isr: int):
+    def __init__(self, cluster: Brokers, kinds: Iterable[Kind], replicas: Sequence[Sequence[int]], min_isr: int):
         self.cluster = cluster
         self.replicas = replicas
         self.topics = {f"{kind.name}-{next(_numbers)}": kind for kind in kinds}
@@ -56,7 +88,7 @@ class Replicated:
         self.await_isrs()
         self.traffic = Traffic(cluster.bootstrap_servers, self.topics)
 
-    def isrs(self, broker: Member) -> list[set[int]]:
+    def isrs(self, broker: Replica) -> list[set[int]]:
         """Of each partition, as this broker tells them; empty where it does not answer for all."""
         wanted = [MetadataRequestTopic(name=topic) for topic in self.topics]
         try:
@@ -116,7 +148,11 @@ class Replicated:
         assert verdict.gave_up == 0
         assert verdict.read > 0
         directories = {broker.id: broker.data_dir for broker in self.cluster.brokers}
-        counts = {
-            f"{topic}-{number}": len(self.replicas[number]) for topic in self.topics for number in range(PARTITIONS)
-        }
-        assert differing_replicas(directories, counts) == []
+        for compacted, differing in ((False, differing_replicas), (True, differing_compacted_replicas)):
+            counts = {
+                f"{topic}-{number}": len(self.replicas[number])
+                for topic, kind in self.topics.items()
+                if kind.rules.compacted == compacted
+                for number in range(PARTITIONS)
+            }
+            assert differing(directories, counts) == []

@@ -35,6 +35,7 @@ PATHS = (
     "cluster/test_restarts_under_load.py",
     "cluster/test_rolling_upgrade.py",
     "cluster/test_streams_through_faults.py",
+    "cluster/test_walks_peer.py",
     "cluster/test_workers.py",
     "faults/test_broken_files.py",
     "faults/test_client_group_faults.py",

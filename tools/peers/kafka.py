@@ -88,6 +88,7 @@ SHIPPED_SETTINGS: Mapping[str, str] = {
 }
 
 DEFAULT_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+READY_WITH_ZOOKEEPER = r"\[KafkaServer id=\d+\] started"
 
 
 def kafka_libs() -> Path:
@@ -257,6 +258,12 @@ def _quoted(data: str) -> str:
     return f"'{data}'" if data else '""'
 
 
+def kafka_process(settings_file: Path, jvm: Sequence[str] = BROKER_JVM, libs: Path | None = None) -> LoggedProcess:
+    """`kafka-server-start server.properties`, begun; of another version where `libs` has its jars."""
+    classpath = None if libs is None else f"{libs}/*"
+    return LoggedProcess("kafka", java_command("kafka.Kafka", [str(settings_file)], jvm, "INFO", classpath))
+
+
 @contextmanager
 def start_kafka_with_zookeeper(
     data_dir: Path,
@@ -278,8 +285,7 @@ def start_kafka_with_zookeeper(
             **SHIPPED_SETTINGS,
         }
         _write_properties(path, {**own, **(properties or {})})
-        command = java_command("kafka.Kafka", [str(path)], jvm, "INFO", None if libs is None else f"{libs}/*")
-        with LoggedProcess("kafka", command) as process:
-            process.wait_for_line(r"\[KafkaServer id=\d+\] started")
+        with kafka_process(path, jvm, libs) as process:
+            process.wait_for_line(READY_WITH_ZOOKEEPER)
             yield KafkaBroker(process, port, data_dir)
             process.terminate()

@@ -52,8 +52,10 @@ ROOTS: Final = frozenset(
     )
 )  # fmt: skip
 
-# Kafka keeps settings of groups in KRaft alone; here they lie where its other ones do.
 CONFIG_KINDS: Final = ("topics", "clients", "users", "brokers", "ips", "groups")
+# Kafka keeps settings of groups in KRaft alone. Here they lie where its other ones do, once there are any: an ensemble
+# of Kafka stays as it is.
+GROUP_CONFIGS: Final = f"{CONFIG}/groups"
 
 # What a broker creates empty when it first meets a store, parents first.
 PERSISTENT_PATHS: Final = (
@@ -67,7 +69,7 @@ PERSISTENT_PATHS: Final = (
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
-    *(f"{CONFIG}/{kind}" for kind in CONFIG_KINDS),
+    *(path for path in (f"{CONFIG}/{kind}" for kind in CONFIG_KINDS) if path != GROUP_CONFIGS),
 )
 
 

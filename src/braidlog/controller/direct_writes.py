@@ -224,6 +224,8 @@ class DirectWrites:
             plan, results = decide(context, requests, validate_only, times)
             if not plan.steps:
                 return results, False
+            if any(isinstance(step, Put) and step.path.startswith(f"{paths.GROUP_CONFIGS}/") for step in plan.steps):
+                await ensure_path(store, paths.GROUP_CONFIGS)
             try:
                 await self._commit(store, plan.steps, versions)
             except (BadVersionError, NodeExistsError, NoNodeError):

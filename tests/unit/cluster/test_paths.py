@@ -29,4 +29,6 @@ def test_what_a_broker_prepares_are_valid_paths_each_once() -> None:
     for path in paths.PERSISTENT_PATHS:
         check_path(path)
     assert len(set(paths.PERSISTENT_PATHS)) == len(paths.PERSISTENT_PATHS)
-    assert {f"/config/{kind}" for kind in paths.CONFIG_KINDS} <= set(paths.PERSISTENT_PATHS)
+    kinds = {f"/config/{kind}" for kind in paths.CONFIG_KINDS}
+    # As Kafka does: it has no settings of groups on ZooKeeper.
+    assert kinds - set(paths.PERSISTENT_PATHS) == {paths.GROUP_CONFIGS}

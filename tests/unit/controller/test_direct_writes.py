@@ -37,6 +37,21 @@ def test_a_check_of_new_topics_writes_nothing() -> None:
     asyncio.run(run())
 
 
+def test_the_node_above_settings_of_groups_is_made_with_the_first() -> None:
+    async def run() -> None:
+        async with one_broker() as broker:
+            group = ConfigResource(32, "billing")
+            set_it = ConfigChanges(group, (ConfigChange("consumer.session.timeout.ms", 0, "50000"),))
+            await broker.writes.incremental_alter_configs([set_it], validate_only=True)
+            assert not await broker.session.exists(paths.GROUP_CONFIGS)
+            assert [each.error for each in await broker.writes.incremental_alter_configs([set_it])] == [None]
+            path = paths.config("groups/billing")
+            stored = records.decode_config(path, (await broker.session.get(path)).data)
+            assert stored == {"consumer.session.timeout.ms": "50000"}
+
+    asyncio.run(run())
+
+
 def quota(rate: float | None, **names: str | None) -> EntityChanges:
     named = tuple((kind.replace("_", "-"), name) for kind, name in names.items())
     return EntityChanges(named, (QuotaChange("producer_byte_rate", rate),))

@@ -29,6 +29,8 @@ from braidlog.core.types import TopicPartition
 _EVERY_S: Final = 1.0
 # Looks that may fail one after the other, as while the controller changes; each has waited for its timeout.
 _MOST_FAILURES: Final = 3
+# So long all brokers take at most to hear of a change, however busy they are.
+_NEWS_S: Final = 60.0
 _NOT_THERE_YET: Final = (ReplicaNotAvailableError, UnknownTopicOrPartitionError)
 
 
@@ -66,7 +68,7 @@ class Execution:
         asked = [each for each in moves if each.partition not in refused]
         self.watch([*asked, *under_way])
         with interrupts_wait():
-            verdicts = verify(self._admin, [*asked, *under_way])
+            verdicts = self._verdicts([*asked, *under_way])
             self._place({each: path for each, path in log_dirs.items() if each not in placed})
             self._elect([each.move for each in verdicts if each.problem is None])
             take_off(self._admin)
@@ -105,6 +107,15 @@ class Execution:
             )
             raise
         self._progress.clear()
+
+    def _verdicts(self, moves: Sequence[Move]) -> list[Verdict]:
+        """The controller knows first that a move is done: the broker that is asked may be told a little later."""
+        deadline = self._clock() + _NEWS_S
+        while True:
+            verdicts = verify(self._admin, moves)
+            if not any(each.is_news for each in verdicts) or self._clock() >= deadline:
+                return verdicts
+            self._sleep(_EVERY_S)
 
     def _warn_of_dead(self, moves: Sequence[Move], alive: Mapping[int, object]) -> None:
         dead = sorted({broker for move in moves for broker in move.adding if broker not in alive})

@@ -135,31 +135,34 @@ class Verdict(NamedTuple):
     move: Move
     # None once the partition is where it should be.
     problem: str | None
+    # Done as the controller says, and shown as under way by a broker that has not heard of it yet.
+    is_news: bool = False
 
 
 def verify(admin: Admin, moves: Sequence[Move]) -> list[Verdict]:
     """Whether each is done."""
     ongoing = admin.list_partition_reassignments()
     topics = admin.describe_topics(sorted({each.partition.topic for each in moves})).outcomes if moves else {}
-    return [Verdict(each, _problem(each, topics.get(each.partition.topic), ongoing)) for each in moves]
+    return [_verdict(each, topics.get(each.partition.topic), ongoing) for each in moves]
 
 
-def _problem(
+def _verdict(
     move: Move,
     topic: TopicDescription | ProtocolError | BraidlogError | None,
     ongoing: Mapping[TopicPartition, Reassignment],
-) -> str | None:
+) -> Verdict:
     if topic is None or isinstance(topic, UnknownTopicOrPartitionError):
-        return "the topic is gone"
+        return Verdict(move, "the topic is gone")
     if not isinstance(topic, TopicDescription):
-        return str(topic)
+        return Verdict(move, str(topic))
     if move.partition in ongoing:
-        return "under way"
+        return Verdict(move, "under way")
     number = move.partition.partition
     found = next((each.replicas for each in topic.partitions if each.partition == number), ())
-    if found != move.after:
-        return f"on {_listed(found)} instead of {_listed(move.after)}; somebody else may have moved or cancelled it"
-    return None
+    if found == move.after:
+        return Verdict(move, None)
+    problem = f"on {_listed(found)} instead of {_listed(move.after)}; somebody else may have moved or cancelled it"
+    return Verdict(move, problem, set(found) == {*move.before, *move.after})
 
 
 def _listed(brokers: Iterable[int]) -> str:

@@ -11,7 +11,8 @@
     cleaner-offset-checkpoint          first offset the cleaner has not compacted yet
 
 A checkpoint is a promise about the past that is always safe to forget: without it more is re-read, re-cleaned or
-re-replicated. So a missing file is empty, and a broken one is reported and treated as empty.
+re-replicated. So a missing file is empty, and a broken one is reported and treated as empty. A file of no bytes is one
+that Kafka has made and not written yet.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 def decode_offsets(text: str, path: str) -> Offsets:
     """The entries of a checkpoint; raises CorruptLogError that names the file and the line."""
+    if not text:
+        return {}
     lines = text.splitlines()
-    if not lines:
-        raise CorruptLogError(f"{path} is empty: expected a version line")
     if lines[0].strip() != _VERSION:
         raise CorruptLogError(f"{path} line 1: unrecognized checkpoint version {lines[0]!r}, expected 0")
     if len(lines) < 2 or not lines[1].strip().isdigit():

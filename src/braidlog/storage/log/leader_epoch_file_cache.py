@@ -114,11 +114,14 @@ class LeaderEpochFileCache:
             self.changed = True
 
     def load(self) -> bool:
-        """Read the checkpoint; false where there is none. Raises CorruptLogError for a broken one."""
-        if not self._files.exists(self.path):
+        """Read the checkpoint; false where there is none. Raises CorruptLogError for a broken one.
+
+        Kafka makes an empty file together with the log, and writes it with the first epoch.
+        """
+        data = self._files.read_bytes(self.path) if self._files.exists(self.path) else b""
+        if not data:
             return False
-        entries = decode_epochs(self._files.read_bytes(self.path), self.path)
-        self.restore(entries)
+        self.restore(decode_epochs(data, self.path))
         self.changed = False
         return True
 

@@ -49,6 +49,35 @@ def test_throttles_go_on_first_and_off_last(capsys: pytest.CaptureFixture[str]) 
     assert "0 of 2 partitions moved, 0 B of 100 B" in capsys.readouterr().err
 
 
+def test_a_broker_that_has_not_heard_of_the_end_is_asked_again() -> None:
+    run = Run()
+    cluster = run.cluster
+
+    def finish() -> None:
+        """As the controller says; metadata still have what the move begins with."""
+        cluster.finish_all()
+        cluster.replicas[A0] = (2, 1, 0)
+
+    run.steps = [finish, lambda: None, lambda: cluster.replicas.update({A0: (2, 1)})]
+    verdicts = run.execution.run(MOVES[:1], [], None, cluster.brokers_by_id, {})
+    assert [each.problem for each in verdicts] == [None]
+    assert run.steps == []
+
+
+def test_one_that_never_hears_of_it_is_told_of() -> None:
+    run = Run()
+    cluster = run.cluster
+
+    def finish() -> None:
+        cluster.finish_all()
+        cluster.replicas[A0] = (2, 1, 0)
+
+    run.steps = [finish, *[lambda: None] * 60]
+    (verdict,) = run.execution.run(MOVES[:1], [], None, cluster.brokers_by_id, {})
+    assert verdict.problem is not None
+    assert verdict.problem.startswith("on 2,1,0 instead of 2,1")
+
+
 def test_a_second_run_picks_up_what_the_first_began(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run()
     cluster = run.cluster

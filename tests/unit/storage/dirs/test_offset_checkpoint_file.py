@@ -35,7 +35,7 @@ def test_round_trip(entries: dict[TopicPartition, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is empty"),
+        ("\n", "unrecognized checkpoint version"),
         ("1\n0\n", "unrecognized checkpoint version"),
         ("0\n", "number of entries"),
         ("0\nmany\n", "number of entries"),
@@ -49,6 +49,13 @@ def test_round_trip(entries: dict[TopicPartition, int]) -> None:
 def test_a_broken_one_says_where(text: str, complaint: str) -> None:
     with pytest.raises(CorruptLogError, match=complaint):
         decode_offsets(text, "/data/x")
+
+
+def test_one_that_kafka_has_made_and_not_written_is_no_problem(tmp_path: Path) -> None:
+    checkpoint = OffsetCheckpointFile(OsFiles(), str(tmp_path), HIGH_WATERMARKS)
+    Path(checkpoint.path).touch()
+    assert checkpoint.read() == {}
+    assert checkpoint.problem is None
 
 
 def test_missing_is_empty_and_broken_is_empty_but_reported(tmp_path: Path) -> None:

@@ -96,6 +96,12 @@ def test_saving_twice_writes_once_and_a_synced_save_makes_up_for_an_unsynced_one
     assert not epochs.unsynced
 
 
+def test_one_that_kafka_has_made_and_not_written_is_none(epochs: LeaderEpochFileCache, tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").touch()
+    assert not epochs.load()
+    assert epochs.entries == []
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"1\n0\n", b"0\n2\n1 1\n", b"0\n1\n1\n", b"0\n1\nx 1\n", b"0\n2\n2 1\n1 5\n", b"\xff"]
 )
