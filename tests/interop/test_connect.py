@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import urllib.error
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.peers.java import file_connector_libs
-from tools.peers.kafka import TOOL_JVM, free_port, java_command, kafka_libs
-from tools.peers.maven import PeerMissing
-from tools.peers.process import LoggedProcess
 
 from braidlog.wire.generated.describe_groups import DescribeGroupsRequest
 from braidlog.wire.generated.find_coordinator import FindCoordinatorRequest
@@ -24,66 +16,15 @@ from braidlog.wire.generated.leave_group import LeaveGroupRequest, MemberIdentit
 from braidlog.wire.generated.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support import confluent
 from support.broker import Broker
+from support.connect import READY_WITHIN_S, Worker
 from support.eventually import eventually
 from support.raw import RawConnection
 
 pytestmark = [pytest.mark.peer]
 
-READY_WITHIN_S = 120.0
 MEMBER_ID_REQUIRED = 79
 INCONSISTENT_GROUP_PROTOCOL = 23
 NOT_READY = (14, 15, 16)
-
-
-class Worker:
-    """One distributed worker, asked over its HTTP port."""
-
-    def __init__(self, bootstrap: str, group: str, place: Path) -> None:
-        self.port = free_port()
-        settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "offset.storage.topic": f"{group}-offsets",
-            "config.storage.topic": f"{group}-configs",
-            "status.storage.topic": f"{group}-status",
-            "offset.storage.replication.factor": "1",
-            "offset.storage.partitions": "3",
-            "config.storage.replication.factor": "1",
-            "status.storage.replication.factor": "1",
-            "status.storage.partitions": "2",
-            "offset.flush.interval.ms": "500",
-            "listeners": f"http://127.0.0.1:{self.port}",
-            "plugin.discovery": "only_scan",
-            "plugin.path": str(file_connector_libs()),
-            "session.timeout.ms": "3000",
-            "heartbeat.interval.ms": "500",
-            "scheduled.rebalance.max.delay.ms": "1000",
-            "exactly.once.source.support": "enabled",
-        }
-        path = place / f"worker-{self.port}.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        classpath = os.pathsep.join(f"{libs}/*" for libs in (kafka_libs(), file_connector_libs()))
-        main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        self.process = LoggedProcess("connect", java_command(main, [str(path)], TOOL_JVM, "WARN", classpath))
-
-    def ask(self, path: str, body: Any = None) -> Any:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    def answers(self, path: str, body: Any = None) -> Any:
-        """The answer, or None while the worker is not ready to give one."""
-        assert self.process.returncode is None, self.process.log()
-        try:
-            return self.ask(path, body)
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return None
 
 
 def described(broker: Broker, group: str) -> Any:
@@ -100,10 +41,6 @@ def states(worker: Worker, connector: str) -> set[str]:
 
 def test_connect_cluster(quick_broker: Broker, topic: str, tmp_path: Path) -> None:
     """Two workers form a group, run a source and a sink, and one takes over when the other is killed."""
-    try:
-        file_connector_libs()
-    except PeerMissing as missing:
-        pytest.skip(str(missing))
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     source.write_text("first\nsecond\n")
     with ExitStack() as running:

@@ -120,8 +120,8 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=_dotted(config))
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1, **config: str) -> None:
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=_dotted(config))
     client = admin(bootstrap)  # a name for it: its answers come only while it lives
     client.create_topics([new])[topic].result(DEADLINE_S)
     eventually(lambda: topic in client.list_topics(timeout=DEADLINE_S).topics)

@@ -36,6 +36,10 @@ def streams_programs() -> JavaPrograms:
     return _programs(streams_libs, "WordCount.java")
 
 
+def tool_runner() -> JavaPrograms:
+    return _programs(kafka_libs, "ToolRunner.java")
+
+
 def _programs(libs: Callable[[], Path], *names: str) -> JavaPrograms:
     try:
         return JavaPrograms(libs(), [SOURCES / name for name in names])

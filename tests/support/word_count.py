@@ -23,7 +23,7 @@ WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 class WordCountApp:
     """Topics, the application that counts the words in them, and what it should have counted."""
 
-    def __init__(self, bootstrap: str, name: str, guarantee: str, place: Path) -> None:
+    def __init__(self, bootstrap: str, name: str, guarantee: str, place: Path, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
         self.name = name
         self.input = f"{name}-in"
@@ -32,8 +32,9 @@ class WordCountApp:
         self.place = place
         self.expected: Counter[str] = Counter()
         self._instances = 0
-        create_topic(bootstrap, self.input, 2)
-        create_topic(bootstrap, self.output, 2)
+        self._replicas = replicas
+        create_topic(bootstrap, self.input, 2, replicas)
+        create_topic(bootstrap, self.output, 2, replicas)
 
     def start(self, *settings: str) -> LoggedProcess:
         """A new instance, with a state directory of its own: what it knows it has from the changelog."""
@@ -41,8 +42,8 @@ class WordCountApp:
         command = streams_programs().command(
             "WordCount", self.bootstrap, self.name, self.input, self.output, str(self.place / str(self._instances)),
             f"processing.guarantee={self.guarantee}", "commit.interval.ms=100", "repartition.purge.interval.ms=200",
-            "replication.factor=1", "session.timeout.ms=3000", "heartbeat.interval.ms=300", "num.stream.threads=2",
-            "statestore.cache.max.bytes=0", *settings,
+            f"replication.factor={self._replicas}", "session.timeout.ms=3000", "heartbeat.interval.ms=300",
+            "num.stream.threads=2", "statestore.cache.max.bytes=0", *settings,
         )  # fmt: skip
         return LoggedProcess("streams", command)
 
@@ -51,7 +52,8 @@ class WordCountApp:
         for partition in (0, 1):
             texts = [f"{WORDS[n % 5]} {WORDS[n * 3 % 5]} {WORDS[partition]}" for n in range(lines)]
             samples = [Sample(b"line", text.encode()) for text in texts]
-            confluent.send(confluent.producer(self.bootstrap), self.input, samples, partition=partition)
+            producer = confluent.producer(self.bootstrap, enable_idempotence=True)
+            confluent.send(producer, self.input, samples, partition=partition)
             self.expected.update(word for text in texts for word in text.split(" "))
 
     def updates(self) -> Iterator[tuple[str, int]]:

@@ -35,6 +35,11 @@ def file_connector_libs() -> Path:
     return fetch_classpath("connect-file-3.9.1", (Artifact("org.apache.kafka", "connect-file", "3.9.1"),))
 
 
+def mirror_libs() -> Path:
+    """MirrorMaker 2 and what it needs at run time."""
+    return fetch_classpath("connect-mirror-3.9.1", (Artifact("org.apache.kafka", "connect-mirror", "3.9.1"), LOGGING))
+
+
 class JavaPrograms:
     """Classes compiled from `sources`, with the jars of `libs` at hand."""
 

@@ -65,6 +65,35 @@ def test_a_new_rate_counts_at_once() -> None:
     assert quota.allowance() > 0
 
 
+def test_a_debt_is_paid_at_a_higher_rate() -> None:
+    quota, clock = limited(1000)
+    quota.record(1_001_000)
+    clock.advance(500)
+    assert quota.allowance() == 0
+    quota.limit = 100_000
+    clock.advance(4.9)
+    assert quota.allowance() == 0
+    clock.advance(0.2)
+    assert quota.allowance() > 0
+    quota.record(1_000_000)
+    quota.limit = UNLIMITED
+    clock.advance(0.001)
+    quota.limit = 1000
+    assert quota.allowance() > 0, "without a throttle nothing is owed"
+
+
+def test_a_debt_does_not_grow_with_a_lower_rate() -> None:
+    quota, clock = limited(1_000_000)
+    quota.record(3_000_000)
+    quota.limit = 1000
+    clock.advance(2.1)
+    assert quota.allowance() > 0
+    quota.record(5000)
+    quota.limit = 0
+    quota.limit = 1000
+    assert quota.allowance() == 0, "nor is it forgotten by stopping"
+
+
 def test_the_measured_rate_is_that_of_the_time_since_it_began() -> None:
     quota, clock = limited(1000)
     assert quota.byte_rate() == 0

@@ -35,6 +35,9 @@ from braidlog.wire.generated.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+# Instead of a broker's id.
+CONSUMER_ID: Final = -1
+DEBUGGING_CONSUMER_ID: Final = -2
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -81,10 +84,12 @@ class ListOffsetsHandler:
                 raise InvalidRequestError("the partition is named twice")
             partition = self._registry.require(topic, wanted.partition_index)
             partition.check_epoch(wanted.current_leader_epoch)
-            log = partition.require_log()
+            # One that compares replicas asks each of them.
+            is_debugging = request.replica_id == DEBUGGING_CONSUMER_ID
+            log = partition.require_replica() if is_debugging else partition.require_log()
             limit = log.log_end_offset
             settled = True
-            if request.replica_id == -1:
+            if request.replica_id == CONSUMER_ID:
                 limit = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
                 settled = partition.is_settled(log)
             if version == 0:

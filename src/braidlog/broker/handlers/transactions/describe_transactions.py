@@ -107,7 +107,8 @@ class DescribeProducersHandler:
         try:
             if refused is not None:
                 raise refused
-            log = self._registry.require(topic, index).require_log()
+            # A follower knows them, too: who looks for hanging transactions asks one broker for all that it has.
+            log = self._registry.require(topic, index).require_replica()
             return PartitionResponse(partition_index=index, active_producers=producers_of(log))
         except Exception as failure:
             error = to_protocol_error(failure, f"describe the producers of {topic}-{index}")

@@ -471,7 +471,9 @@ def test_sessions_of_others_are_not_for_this_replica(world: Led) -> None:
 # Consumers that read from followers (KIP-392)
 
 
-def consume(world: Led, offset: int, *, rack: str = "", version: int = 12, epoch: int = -1) -> PartitionData:
+def consume(
+    world: Led, offset: int, *, rack: str = "", version: int = 12, epoch: int = -1, replica_id: int = -1
+) -> PartitionData:
     partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
     )
@@ -481,7 +483,9 @@ def consume(world: Led, offset: int, *, rack: str = "", version: int = 12, epoch
         max_bytes=1 << 20,
         session_epoch=-1,
         rack_id=rack,
-        topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+        replica_id=replica_id if version < 15 else -1,
+        replica_state=ReplicaState(replica_id=replica_id) if version >= 15 else None,
+        topics=[FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=[partition])],
     )
     peer = Peer(world)
     peer.ask(ApiKey.FETCH, version, request)
@@ -521,6 +525,21 @@ def test_a_follower_shows_what_is_committed_as_far_as_it_knows(world: Led) -> No
     assert consume(world, 0, version=10).error_code == NotLeaderOrFollowerError.code, "it would not find back"
     partition.stop()
     assert consume(world, 0).error_code == NotLeaderOrFollowerError.code
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_who_compares_replicas_reads_as_a_consumer_from_each(world: Led, version: int) -> None:
+    """Kafka's kafka-replica-verification has the replica id -2."""
+    partition = world.partitions[0]
+    Producer(world).send(b"a", acks=1)
+    Producer(world).send(b"b", acks=1)
+    assert partition.log is not None
+    for leader, epoch in ((1, 6), (2, 7)):
+        partition.update_leader_and_isr(leader, epoch, (1, 2), (1, 2, 3))
+        partition.log.advance_high_watermark(1)
+        shown = consume(world, 0, version=version, replica_id=-2)
+        assert (shown.error_code, shown.high_watermark, size(shown) > 0) == (0, 1, True)
+        assert size(consume(world, 1, version=version, replica_id=-2)) == 0
 
 
 # Access

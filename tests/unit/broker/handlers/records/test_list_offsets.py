@@ -7,6 +7,7 @@ import pytest
 
 from braidlog.core.protocol_errors import (
     LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
     OffsetNotAvailableError,
     TopicAuthorizationFailedError,
     UnsupportedForMessageFormatError,
@@ -32,10 +33,12 @@ def world(tmp_path: Path) -> Iterator[DataPath]:
     made.close()
 
 
-def offset(world: DataPath, timestamp: int, *, committed: bool, version: int = 7) -> ListOffsetsPartitionResponse:
+def offset(
+    world: DataPath, timestamp: int, *, committed: bool, version: int = 7, replica_id: int = -1
+) -> ListOffsetsPartitionResponse:
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         isolation_level=1 if committed else 0,
         topics=[ListOffsetsTopic(name="orders", partitions=[wanted])],
     )
@@ -93,6 +96,17 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows(world: DataPat
     assert offset(world, -2, committed=False).offset == 0
     partition.follower_fetched(partition.remote_replica(2, 1), 3, 0, -1, partition.context.clock.monotonic())
     assert offset(world, -1, committed=False).offset == 3
+
+
+@pytest.mark.parametrize("version", [0, 1, 7])
+def test_only_who_compares_replicas_is_answered_by_a_follower(world: DataPath, version: int) -> None:
+    world.produce(batch(b"a", b"b", producer_id=3, transactional=False), transactional_id=None)
+    world.partitions[0].update_leader_and_isr(2, 1, (1, 2), (1, 2))
+    for replica_id in (-1, 2):
+        answer = offset(world, -1, committed=False, version=version, replica_id=replica_id)
+        assert answer.error_code == NotLeaderOrFollowerError.code
+    answer = offset(world, -1, committed=False, version=version, replica_id=-2)
+    assert (answer.error_code, (answer.old_style_offsets or [answer.offset])[0]) == (0, 2)
 
 
 @on_broker

@@ -74,8 +74,15 @@ def test_what_is_not_here(world: DataPath) -> None:
         "there is no partition 0 of 'gone'",
     )
     assert describe(world, topic="no/topic").error_code == InvalidTopicError.code
-    world.partitions[1].leader = 2
+    world.partitions[1].leader = -1
     assert describe(world, index=1).error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_follower_knows_the_producers_as_well(world: DataPath) -> None:
+    world.produce(batch(b"open"))
+    world.partitions[0].update_leader_and_isr(2, 1, (1, 2), (1, 2))
+    (producer,) = describe(world).active_producers
+    assert (producer.producer_id, producer.current_txn_start_offset) == (7, 0)
 
 
 def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:
