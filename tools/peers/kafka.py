@@ -265,8 +265,13 @@ def start_kafka_with_zookeeper(
     properties: Mapping[str, str] | None = None,
     jvm: Sequence[str] = BROKER_JVM,
     libs: Path | None = None,
+    prefix: Sequence[str] = (),
+    log_path: Path | None = None,
 ) -> Iterator[KafkaBroker]:
-    """A broker of the older kind, registered in a running ZooKeeper; of another version where `libs` has its jars."""
+    """A broker of the older kind, registered in a running ZooKeeper; of another version where `libs` has its jars.
+
+    `prefix` are programs that come before the command and become it, as one that enters another network does.
+    """
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="kafka-") as scratch:
         path = Path(scratch) / "server.properties"
@@ -279,7 +284,7 @@ def start_kafka_with_zookeeper(
         }
         _write_properties(path, {**own, **(properties or {})})
         command = java_command("kafka.Kafka", [str(path)], jvm, "INFO", None if libs is None else f"{libs}/*")
-        with LoggedProcess("kafka", command) as process:
+        with LoggedProcess("kafka", [*prefix, *command], log_path=log_path) as process:
             process.wait_for_line(r"\[KafkaServer id=\d+\] started")
             yield KafkaBroker(process, port, data_dir)
             process.terminate()
