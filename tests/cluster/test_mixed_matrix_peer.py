@@ -2,7 +2,8 @@
 
 `make test-all` runs a cell of each kind of cluster on one host; `make soak` runs all, every broker on a host of its
 own. `BRAIDLOG_MIXED_MATRIX=results.jsonl` appends each result to a file, leaves out the cells that are in it, and
-prints the table of all; `BRAIDLOG_MIXED_MATRIX_CELLS="kafka leader:SIGKILL,…"` runs some.
+prints the table of all; `BRAIDLOG_MIXED_MATRIX_CELLS="kafka leader:SIGKILL,…"` runs some;
+`BRAIDLOG_MIXED_MATRIX_KAFKA=2.8.2` takes another Kafka, whose results belong in a file of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tools.peers.kafka import VERSION, VERSION_2_8, VERSION_3_4
 
 from braidlog.local_cluster.zookeeper import ZooKeeper
 from support.broker import BRAIDLOG, KAFKA
@@ -32,14 +34,26 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("apache_kafka")]
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("holder", "role", "fault"),
-    [(KAFKA, "group coordinator", "SIGSTOP past the session"), (BRAIDLOG, "controller", "SIGKILL")],
+    ("version", "victim", "fault"),
+    [
+        (VERSION, f"{KAFKA} group coordinator", "SIGSTOP past the session"),
+        (VERSION, f"{BRAIDLOG} controller", "SIGKILL"),
+        pytest.param(VERSION_3_4, f"{KAFKA} group coordinator", "SIGKILL", marks=pytest.mark.long),
+        pytest.param(VERSION_2_8, f"{KAFKA} group coordinator", "SIGKILL", marks=pytest.mark.long),
+    ],
 )
 def test_a_cell(
-    zookeeper: ZooKeeper, new_connect: Callable[[], str], tmp_path: Path, holder: str, role: str, fault: str
+    kafka_libs_of: Callable[[str], Path],
+    zookeeper: ZooKeeper,
+    new_connect: Callable[[], str],
+    tmp_path: Path,
+    version: str,
+    victim: str,
+    fault: str,
 ) -> None:
-    with mixed_matrix_cluster(zookeeper, tmp_path, new_connect(), holder) as cluster:
-        run_mixed_cell(cluster, f"{holder} {role}", fault, list(KINDS.values())).check()
+    holder, _, _ = victim.partition(" ")
+    with mixed_matrix_cluster(zookeeper, tmp_path, new_connect(), holder, kafka_libs_of(version)) as cluster:
+        run_mixed_cell(cluster, victim, fault, list(KINDS.values())).check()
 
 
 def wanted_cells(holder: str) -> list[Cell]:
@@ -54,12 +68,14 @@ def run(cluster: ReplicatedCluster, victim: str, fault: str) -> CellResult:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_the_whole_matrix(tmp_path: Path) -> None:
+def test_the_whole_matrix(kafka_libs_of: Callable[[str], Path], tmp_path: Path) -> None:
+    libs = kafka_libs_of(os.environ.get("BRAIDLOG_MIXED_MATRIX_KAFKA", VERSION))
     results = Path(os.environ.get("BRAIDLOG_MIXED_MATRIX", tmp_path / "results.jsonl"))
     done = known_cells(results, REPLICAS)
     failed = []
     for holder in HOLDERS:
         left = [cell for cell in wanted_cells(holder) if cell not in done]
-        failed += run_cells(left, results, tmp_path / holder, partial(isolated_mixed_cluster, holder=holder), run)
+        start = partial(isolated_mixed_cluster, holder=holder, libs=libs)
+        failed += run_cells(left, results, tmp_path / holder, start, run)
     print(table(results), flush=True)
     assert failed == []

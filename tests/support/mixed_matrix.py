@@ -71,16 +71,16 @@ def all_cells(holder: str) -> list[Cell]:
 
 @contextmanager
 def mixed_matrix_cluster(
-    zookeeper: ZooKeeper, directory: Path, connect: str, holder: str
+    zookeeper: ZooKeeper, directory: Path, connect: str, holder: str, libs: Path
 ) -> Iterator[ReplicatedCluster]:
     """Without networks of their own."""
-    with start_mixed_cluster(zookeeper, directory, connect, MIXED_SETTINGS, **members(holder)) as cluster:
+    with start_mixed_cluster(zookeeper, directory, connect, MIXED_SETTINGS, libs, **members(holder)) as cluster:
         servers = [Node(server) for server in zookeeper.servers]
         yield ReplicatedCluster(cluster, [Node(broker) for broker in cluster.brokers], servers, None)
 
 
 @contextmanager
-def isolated_mixed_cluster(directory: Path, holder: str) -> Iterator[ReplicatedCluster]:
+def isolated_mixed_cluster(directory: Path, holder: str, libs: Path) -> Iterator[ReplicatedCluster]:
     """Every broker, and the ZooKeeper server, on a host of its own; skips the test where that cannot be."""
     with ExitStack() as made:
         network = network_of(REPLICAS + 1, made)
@@ -92,6 +92,7 @@ def isolated_mixed_cluster(directory: Path, holder: str) -> Iterator[ReplicatedC
                 directory,
                 zookeeper.connect,
                 MIXED_SETTINGS,
+                libs,
                 **members(holder),
                 machines=machines[:REPLICAS],
             )
@@ -239,7 +240,8 @@ def create_internal_topics(cluster: MixedCluster) -> None:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["anybody"])
 
         def is_there(request: FindCoordinatorRequest = request) -> bool:
-            answer = ask(cluster.kafka.port, "FindCoordinator", 4, request, cluster.kafka.host)
+            # Kafka before 3.0 does not know this version.
+            answer = ask(cluster.ours[0].port, "FindCoordinator", 4, request, cluster.ours[0].host)
             assert isinstance(answer, FindCoordinatorResponse)
             return answer.coordinators[0].error_code == 0
 
