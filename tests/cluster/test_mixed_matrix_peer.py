@@ -69,7 +69,8 @@ def run(cluster: ReplicatedCluster, victim: str, fault: str) -> CellResult:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_whole_matrix(kafka_libs_of: Callable[[str], Path], tmp_path: Path) -> None:
-    libs = kafka_libs_of(os.environ.get("BRAIDLOG_MIXED_MATRIX_KAFKA", VERSION))
+    version = os.environ.get("BRAIDLOG_MIXED_MATRIX_KAFKA", VERSION)
+    libs = kafka_libs_of(version)
     results = Path(os.environ.get("BRAIDLOG_MIXED_MATRIX", tmp_path / "results.jsonl"))
     done = known_cells(results, REPLICAS)
     failed = []
@@ -77,5 +78,5 @@ def test_the_whole_matrix(kafka_libs_of: Callable[[str], Path], tmp_path: Path) 
         left = [cell for cell in wanted_cells(holder) if cell not in done]
         start = partial(isolated_mixed_cluster, holder=holder, libs=libs)
         failed += run_cells(left, results, tmp_path / holder, start, run)
-    print(table(results), flush=True)
+    print(table({version: results}), flush=True)
     assert failed == []

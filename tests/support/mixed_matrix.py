@@ -6,12 +6,14 @@ kind, and in the end, still under load, back to it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from braidlog.client.admin import Admin
 from braidlog.core.types import TopicPartition
@@ -288,40 +290,34 @@ def run_mixed_cell(cluster: ReplicatedCluster, victim: str, fault: str, kinds: S
     return result
 
 
-def table(results: Path) -> str:
-    """For the document: a row for each cell."""
-    heads = (
-        "role",
-        "held by",
-        "hit by",
-        "went to",
-        "operations",
-        "acknowledged",
-        "transactions",
-        "lost",
-        "doubled",
-        "other",
-    )
-    rows = [heads, ("---",) * len(heads)]
-    for line in map(json.loads, results.read_text().splitlines()):
-        holder, _, role = line["victim"].partition(" ")
-        counts = line["kinds"].values()
-        sums = {key: sum(each[key] for each in counts) for key in ("sent", "acknowledged", "lost", "doubled", "other")}
-        operations = sums["sent"] + sums["acknowledged"] + line["read"] + line["offsets_committed"]
-        # What concerns no single record, as replicas that differ.
-        other = len(line["findings"]) - sums["lost"] - sums["doubled"]
-        rows.append(
-            (
-                role,
-                holder,
-                line["fault"],
-                ", ".join(line["held_by"][1:]),
-                f"{operations:,}",
-                f"{sums['acknowledged']:,}",
-                f"{line['transactions']['committed']:,}",
-                str(sums["lost"]),
-                str(sums["doubled"]),
-                str(other),
-            )
-        )
+def table(results: Mapping[str, Path]) -> str:
+    """For the document: a row for each cell that all these versions of Kafka have been run with."""
+    runs = {version: _by_cell(path) for version, path in results.items()}
+    heads = ["role", "held by", "hit by"]
+    for version in runs:
+        heads += [f"{version}: operations", "acknowledged", "transactions"]
+    heads += ["lost", "doubled", "other"]
+    rows = [heads, ["---"] * len(heads)]
+    for role, holder, fault in itertools.product(ROLES, HOLDERS, MIXED_FAULTS):
+        lines = [run.get((f"{holder} {role}", fault)) for run in runs.values()]
+        row = [role, holder, fault]
+        bad = Counter[str]()
+        for line in lines:
+            if line is None:
+                break
+            counts: Counter[str] = Counter()
+            for of_kind in line["kinds"].values():
+                counts.update(of_kind)
+            operations = counts["sent"] + counts["acknowledged"] + line["read"] + line["offsets_committed"]
+            row += [f"{each:,}" for each in (operations, counts["acknowledged"], line["transactions"]["committed"])]
+            bad += Counter(lost=counts["lost"], doubled=counts["doubled"])
+            # Also what concerns no single record, as replicas that differ.
+            bad["other"] += len(line["findings"]) - counts["lost"] - counts["doubled"]
+        else:
+            rows.append([*row, *(str(bad[each]) for each in ("lost", "doubled", "other"))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _by_cell(results: Path) -> dict[Cell, dict[str, Any]]:
+    lines = map(json.loads, results.read_text().splitlines())
+    return {(line["victim"], line["fault"]): line for line in lines}
