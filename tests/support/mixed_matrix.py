@@ -29,7 +29,6 @@ from support.raw import ask
 from support.replicated_traffic import Kind, Traffic
 from support.replication_matrix import (
     FAULTS,
-    GOES_ON_WITHIN_S,
     REPLICAS,
     SETTINGS,
     WHOLE_WITHIN_S,
@@ -51,6 +50,9 @@ TRANSACTION_COORDINATOR: Final = "transaction coordinator"
 ROLES: Final = (CONTROLLER, LEADER, FOLLOWER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
 HOLDERS: Final = (KAFKA, BRAIDLOG)
 MIXED_FAULTS: Final = ("clean stop", "SIGKILL", "SIGSTOP past the session", "cut off both ways")
+# A transactional producer of librdkafka waits for a broker that is silent for 60 s, then begins anew, and may wait for
+# its next connection for another 30 s.
+GOES_ON_WITHIN_S: Final = 180.0
 # Roles are moved by the test alone.
 MIXED_SETTINGS: Final = {**SETTINGS, "auto.leader.rebalance.enable": "false"}
 
