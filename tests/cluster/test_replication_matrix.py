@@ -9,7 +9,6 @@ SASL_SSL between the brokers. `make soak` runs all of it, every node with a netw
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,10 +23,12 @@ from support.replication_matrix import (
     NOT_SURVIVABLE,
     SETTINGS,
     VICTIMS,
-    CellResult,
+    Cell,
     ReplicatedCluster,
     isolated_cluster,
+    known_cells,
     run_cell,
+    run_cells,
 )
 from support.secured_brokers import PLAIN, secure
 
@@ -62,7 +63,7 @@ def test_cells_whose_brokers_speak_tls_and_log_in(
             run_cell(replicated, victim, fault, list(KINDS.values())).check()
 
 
-def wanted_cells() -> list[tuple[str, str]]:
+def wanted_cells() -> list[Cell]:
     chosen = os.environ.get("BRAIDLOG_MATRIX_CELLS")
     if chosen:
         return [(victim, fault) for victim, _, fault in (each.partition(":") for each in chosen.split(","))]
@@ -70,34 +71,17 @@ def wanted_cells() -> list[tuple[str, str]]:
     return [cell for cell in cells if cell not in NOT_SURVIVABLE]
 
 
-def known_cells(results: Path | None) -> set[tuple[str, str, int]]:
-    if results is None or not results.exists():
-        return set()
-    lines = map(json.loads, results.read_text().splitlines())
-    return {(line["victim"], line["fault"], line["brokers"]) for line in lines}
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_whole_matrix(tmp_path: Path) -> None:
-    """A cluster is used until a cell fails on it, so that one failure does not make the next."""
     named = os.environ.get("BRAIDLOG_MATRIX")
     results = None if named is None else Path(named)
-    done = known_cells(results)
-    left = [cell for cell in wanted_cells() if (*cell, BROKERS) not in done]
-    failed: list[CellResult] = []
-    lives = itertools.count()
-    while left:
-        place = tmp_path / str(next(lives))
-        place.mkdir()
-        with isolated_cluster(place, BROKERS) as cluster:
-            while left:
-                result = run_cell(cluster, *left.pop(0), list(KINDS.values()))
-                print(json.dumps(result.as_dict()), flush=True)
-                if results is not None:
-                    with results.open("a") as file:
-                        file.write(json.dumps({**result.as_dict(), "place": str(place)}) + "\n")
-                if result.findings or result.problems:
-                    failed.append(result)
-                    break
+    done = known_cells(results, BROKERS)
+    failed = run_cells(
+        [cell for cell in wanted_cells() if cell not in done],
+        results,
+        tmp_path,
+        lambda place: isolated_cluster(place, BROKERS),
+        lambda cluster, victim, fault: run_cell(cluster, victim, fault, list(KINDS.values())),
+    )
     assert failed == []

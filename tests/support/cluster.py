@@ -25,7 +25,10 @@ def start_cluster(
 
 
 class Reachable(Protocol):
-    """A broker of any kind on loopback."""
+    """A broker of any kind."""
+
+    @property
+    def host(self) -> str: ...
 
     @property
     def port(self) -> int: ...
@@ -43,7 +46,8 @@ class View(NamedTuple):
 def view_of(broker: Reachable) -> View | None:
     """None where the broker does not answer."""
     try:
-        answer = ask(broker.port, "Metadata", 9, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = ask(broker.port, "Metadata", 9, request, broker.host)
     except OSError:
         return None
     assert isinstance(answer, MetadataResponse)

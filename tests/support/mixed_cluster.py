@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from tools.peers.kafka import KafkaBroker, start_kafka_with_zookeeper
 from tools.peers.process import LoggedProcess
 
+from braidlog.local_cluster.child_processes import THIS_MACHINE, Machine
 from braidlog.local_cluster.zookeeper import ZooKeeper
 from braidlog.testing import Cluster, ClusterBroker
 from support.broker import BRAIDLOG, KAFKA
 from support.cluster import BASE_SETTINGS, View, agreed_view
+from support.eventually import eventually
 from support.kafka_cluster import SMALL_JVM
 from support.ports import lasting_port
 
@@ -27,22 +30,35 @@ KNOWN_WITHIN_S: Final = 60.0
 
 
 class KafkaMember:
-    """The Kafka broker of the cluster, running or not; it comes back to its port and its data."""
+    """A Kafka broker of the cluster, running or not; it comes back to its port and its data."""
 
-    def __init__(self, broker_id: int, data_dir: Path, settings: Mapping[str, str], libs: Path | None = None) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        data_dir: Path,
+        settings: Mapping[str, str],
+        libs: Path | None = None,
+        machine: Machine = THIS_MACHINE,
+    ) -> None:
         """`libs` has the jars of another version."""
         self.id = broker_id
+        self.host = machine.host
+        self._machine = machine
         self._libs = libs
         self.data_dir = data_dir
         self.port = lasting_port()
         # Read at each start.
-        self.settings = {**settings, "broker.id": str(broker_id)}
+        self.settings = {
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            **settings,
+            "broker.id": str(broker_id),
+        }
         self._stack = ExitStack()
         self._running: KafkaBroker | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def process(self) -> LoggedProcess:
@@ -55,7 +71,16 @@ class KafkaMember:
 
     def start(self) -> None:
         self.end()
-        started = start_kafka_with_zookeeper(self.data_dir, 0, self.port, self.settings, SMALL_JVM, self._libs)
+        started = start_kafka_with_zookeeper(
+            self.data_dir,
+            0,
+            self.port,
+            self.settings,
+            SMALL_JVM,
+            self._libs,
+            self._machine.prefix,
+            self.data_dir.with_suffix(".log"),
+        )
         self._running = self._stack.enter_context(started)
 
     def stop(self) -> None:
@@ -83,7 +108,10 @@ Member: TypeAlias = ClusterBroker | KafkaMember
 
 
 class MixedCluster:
-    """`kafka` and two of ours. Every test leaves all of them running."""
+    """`kafka` and two of ours, or as many of each as is said. Every test leaves all of them running.
+
+    Each is on one of the `machines`, Kafka's on the last ones, if there are any.
+    """
 
     def __init__(
         self,
@@ -92,18 +120,27 @@ class MixedCluster:
         connect: str,
         settings: Mapping[str, str],
         libs: Path | None = None,
+        *,
+        ours: int = 2,
+        kafkas: int = 1,
+        machines: Sequence[Machine] = (),
     ) -> None:
         self.connect = connect
         common = {**BASE_SETTINGS, **settings, "zookeeper.connect": connect}
-        self._ours = Cluster(2, settings=common, directory=directory, zookeeper=zookeeper)
+        places = machines or [THIS_MACHINE] * (ours + kafkas)
+        self._ours = Cluster(settings=common, directory=directory, zookeeper=zookeeper, machines=places[:ours])
         self.ours = self._ours.brokers
         known = {key: value for key, value in common.items() if not key.startswith("braidlog.")}
         kafka_settings = {**known, "zookeeper.session.timeout.ms": str(KAFKA_SESSION_MS), **settings}
-        self.kafka = KafkaMember(KAFKA_ID, directory / "kafka", kafka_settings, libs)
+        self.kafkas = [
+            KafkaMember(broker_id, directory / f"kafka-{broker_id}", kafka_settings, libs, machine)
+            for broker_id, machine in enumerate(places[ours:], start=KAFKA_ID)
+        ]
+        self.kafka = self.kafkas[0]
 
     @property
     def brokers(self) -> list[Member]:
-        return [*self.ours, self.kafka]
+        return [*self.ours, *self.kafkas]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -137,9 +174,31 @@ class MixedCluster:
                 broker.start()
         assert kind_of(self.controller()) == kind
 
+    def elect_controller(self, broker: Member) -> None:
+        """As operators do it, by the removal of /controller: the others are paused, so that they do not run for it."""
+        others = [each for each in self.running if each is not broker]
+        with zookeeper_client(self.connect) as client:
+
+            def is_elected() -> bool:
+                try:
+                    return bool(json.loads(client.get("/controller")[0])["brokerid"] == broker.id)
+                except NoNodeError:
+                    return False
+
+            for each in others:
+                each.pause()
+            try:
+                client.delete("/controller")
+                eventually(is_elected, KNOWN_WITHIN_S)
+            finally:
+                for each in others:
+                    each.resume()
+        self.agreed(lambda view: view.controller == broker.id)
+
     def end(self) -> None:
         self._ours.close()
-        self.kafka.end()
+        for kafka in self.kafkas:
+            kafka.end()
 
     def logs(self, last: int = 40) -> str:
         return "\n".join(f"--- {kind_of(broker)} {broker.id}\n{broker.log(last)}" for broker in self.running)
@@ -156,13 +215,18 @@ def start_mixed_cluster(
     connect: str,
     settings: Mapping[str, str] | None = None,
     libs: Path | None = None,
+    *,
+    ours: int = 2,
+    kafkas: int = 1,
+    machines: Sequence[Machine] = (),
 ) -> Iterator[MixedCluster]:
     """Kafka comes first: the nodes of the cluster are those that it made. `libs` has the jars of another version."""
-    cluster = MixedCluster(zookeeper, directory, connect, settings or {}, libs)
+    cluster = MixedCluster(
+        zookeeper, directory, connect, settings or {}, libs, ours=ours, kafkas=kafkas, machines=machines
+    )
     try:
-        cluster.kafka.start()
-        for ours in cluster.ours:
-            ours.start()
+        for broker in [*cluster.kafkas, *cluster.ours]:
+            broker.start()
         yield cluster
     finally:
         cluster.end()

@@ -30,6 +30,7 @@ PATHS = (
     "cluster/test_failover.py",
     "cluster/test_groups_through_faults.py",
     "cluster/test_kafka_replication_peer.py",
+    "cluster/test_mixed_matrix_peer.py",
     "cluster/test_replication.py",
     "cluster/test_replication_matrix.py",
     "cluster/test_restarts_under_load.py",

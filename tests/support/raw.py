@@ -74,8 +74,8 @@ class RawConnection:
         self.close()
 
 
-def ask(port: int, name: str, version: int, request: Message) -> Message:
-    with RawConnection(port) as connection:
+def ask(port: int, name: str, version: int, request: Message, host: str = "127.0.0.1") -> Message:
+    with RawConnection(port, host) as connection:
         return connection.ask(name, version, request)
 
 

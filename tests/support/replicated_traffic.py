@@ -319,6 +319,8 @@ class GroupReader(Client):
         self._session = 0
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        # Offsets whose commit was acknowledged.
+        self.commits = 0
         self._consumer = ConfluentConsumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -374,6 +376,7 @@ class GroupReader(Client):
             if answer.error is None:
                 partition = TopicPartition(answer.topic, answer.partition)
                 self._committed[partition] = answer.offset
+                self.commits += 1
                 self.history.note(CommittedOffset(self.name, partition, answer.offset))
 
     def _ask(self) -> None:
@@ -426,10 +429,8 @@ class Traffic:
             self.writers.append(ours("ours", self.history, bootstrap, topic, kind))
             self.writers.append(theirs("confluent", self.history, bootstrap, topic, kind))
         names = list(topics)
-        self.readers: list[Client] = [
-            GroupReader(self.history, bootstrap, names, f"group-{names[0]}"),
-            OurReader(self.history, bootstrap, names),
-        ]
+        self.group = GroupReader(self.history, bootstrap, names, f"group-{names[0]}")
+        self.readers: list[Client] = [self.group, OurReader(self.history, bootstrap, names)]
 
     @property
     def problems(self) -> list[str]:
@@ -467,6 +468,14 @@ class Traffic:
             late = [w.name for w, b in zip(self.writers, before, strict=True) if w.acknowledged <= b]
             raise AssertionError(f"nothing was acknowledged for {within_s:.0f} s: {', '.join(late)}") from None
         return time.monotonic() - began
+
+    def await_commit(self, within_s: float = 60.0) -> None:
+        """Until the group has committed more than it has by now."""
+        before = self.group.commits
+        try:
+            eventually(lambda: bool(self.problems) or self.group.commits > before, within_s)
+        except AssertionError:
+            raise AssertionError(f"the group committed nothing for {within_s:.0f} s") from None
 
     def verdict(self) -> Verdict:
         """Read everything; what is not there yet may be so for a while after a fault, and is then lost."""

@@ -7,14 +7,15 @@ and a disk of its own, which the faults of networks and disks need.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 from confluent_kafka import KafkaError
@@ -22,13 +23,14 @@ from confluent_kafka.admin import NewTopic
 
 from braidlog.local_cluster.child_processes import Machine
 from braidlog.local_cluster.zookeeper import ZooKeeper, ZooKeeperServer
-from braidlog.testing import Cluster, ClusterBroker
+from braidlog.testing import Cluster
 from braidlog.wire.generated.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support import confluent
 from support.client_history import Acknowledged, GaveUp, Sent
 from support.disks import FAILING_CALLS, FailingCalls, SmallDisk, small_disk
 from support.eventually import eventually
 from support.history_checker import Anomaly, abandoned_transactions
+from support.mixed_cluster import Member, MixedCluster
 from support.network_namespaces import Host, Network, NetworkUnavailable
 from support.preloaded import preloaded_library
 from support.raw import RawConnection
@@ -56,13 +58,15 @@ _SLOW_MS: Final = 100
 
 VICTIMS: Final = ("leader", "controller", "follower", "zookeeper node", "ensemble")
 _cells = itertools.count(1)
+# Who is hit, and by what.
+Cell: TypeAlias = tuple[str, str]
 
 
 @dataclass
 class Node:
     """A broker or a ZooKeeper server with what can be done to it."""
 
-    process: ClusterBroker | ZooKeeperServer
+    process: Member | ZooKeeperServer
     host: Host | None = None
     disk: SmallDisk | None = None
     calls: FailingCalls | None = None
@@ -86,7 +90,13 @@ class Node:
 class ReplicatedCluster:
     """Brokers and ZooKeeper servers as nodes."""
 
-    def __init__(self, cluster: Cluster, brokers: Sequence[Node], servers: Sequence[Node], network: Network | None):
+    def __init__(
+        self,
+        cluster: Cluster | MixedCluster,
+        brokers: Sequence[Node],
+        servers: Sequence[Node],
+        network: Network | None,
+    ) -> None:
         self.cluster = cluster
         self.brokers = list(brokers)
         self.servers = list(servers)
@@ -178,20 +188,25 @@ class ReplicatedCluster:
         """Partitions whose replicas do not hold the same batches, once nobody writes any more."""
         directories = {}
         for node in self.brokers:
-            assert isinstance(node.process, ClusterBroker)
+            assert not isinstance(node.process, ZooKeeperServer)
             directories[node.process.id] = node.process.data_dir if node.disk is None else node.disk.inside
         partitions = {f"{topic}-{number}": REPLICAS for topic in topics for number in range(PARTITIONS)}
         return differing_replicas(directories, partitions)
+
+
+def network_of(hosts: int, made: ExitStack) -> Network:
+    """Skips the test, with the reason, where that cannot be."""
+    try:
+        return made.enter_context(Network(hosts))
+    except NetworkUnavailable as problem:
+        pytest.skip(f"no network namespaces here: {problem}")
 
 
 @contextmanager
 def isolated_cluster(directory: Path, brokers: int = 3, servers: int = 3) -> Iterator[ReplicatedCluster]:
     """Every node on a host and a disk of its own; skips the test, with the reason, where that cannot be."""
     with ExitStack() as made:
-        try:
-            network = made.enter_context(Network(brokers + servers))
-        except NetworkUnavailable as problem:
-            pytest.skip(f"no network namespaces here: {problem}")
+        network = network_of(brokers + servers, made)
         library = preloaded_library(FAILING_CALLS, directory)
         # Each server has its own disk there.
         zookeeper_log = directory / "zookeeper-log"
@@ -374,6 +389,8 @@ class CellResult:
     acknowledged_again_s: list[float] = field(default_factory=list)
     whole_again_s: float = 0.0
     seconds: float = 0.0
+    # Who had the victim's role one after the other, where the cell is about one.
+    held_by: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     # Written twice by librdkafka itself, under two epochs.
     resent: list[str] = field(default_factory=list)
@@ -392,12 +409,17 @@ class CellResult:
         assert given_up == {}, f"{self.fault} of the {self.victim}: {self}"
 
 
+def new_topics(kinds: Iterable[Kind]) -> dict[str, Kind]:
+    """Names for the topics of a cell."""
+    number = next(_cells)
+    return {f"{kind.name}{os.getpid()}x{number}": kind for kind in kinds}
+
+
 def run_cell(cluster: ReplicatedCluster, victim: str, fault: str, kinds: Sequence[Kind]) -> CellResult:
     """One fault under all these writers, each with a topic of its own."""
     began = time.monotonic()
     result = CellResult(victim, fault, len(cluster.brokers))
-    number = next(_cells)
-    topics = {f"{kind.name}{os.getpid()}x{number}": kind for kind in kinds}
+    topics = new_topics(kinds)
     controller = cluster.controller()
     leader, follower, *_ = (each for each in range(len(cluster.brokers)) if each != controller)
     # The controller leads, too, and is asked for more than its decisions.
@@ -421,12 +443,12 @@ def run_cell(cluster: ReplicatedCluster, victim: str, fault: str, kinds: Sequenc
             go_on()
     except AssertionError as late:
         result.problems.append(str(late))
-    _judge(cluster, traffic, result)
+    judge_cell(cluster, traffic, result)
     result.seconds = round(time.monotonic() - began, 1)
     return result
 
 
-def _judge(cluster: ReplicatedCluster, traffic: Traffic, result: CellResult) -> None:
+def judge_cell(cluster: ReplicatedCluster, traffic: Traffic, result: CellResult) -> None:
     verdict = traffic.verdict()
     result.problems += traffic.problems
     result.setbacks = [text for writer in traffic.writers for text in writer.setbacks]
@@ -465,3 +487,43 @@ def _judge(cluster: ReplicatedCluster, traffic: Traffic, result: CellResult) -> 
             "doubled": doubled,
             "other": len(found) - lost - doubled,
         }
+
+
+# All cells of a matrix
+
+
+def known_cells(results: Path | None, brokers: int) -> set[Cell]:
+    """Those that have been run with so many brokers."""
+    if results is None or not results.exists():
+        return set()
+    lines = map(json.loads, results.read_text().splitlines())
+    return {(line["victim"], line["fault"]) for line in lines if line["brokers"] == brokers}
+
+
+def run_cells(
+    left: list[Cell],
+    results: Path | None,
+    place: Path,
+    start: Callable[[Path], AbstractContextManager[ReplicatedCluster]],
+    run: Callable[[ReplicatedCluster, str, str], CellResult],
+) -> list[CellResult]:
+    """Each result is appended to the file; those that failed are returned.
+
+    A cluster is used until a cell fails on it, so that one failure does not make the next.
+    """
+    failed: list[CellResult] = []
+    lives = itertools.count()
+    while left:
+        life = place / str(next(lives))
+        life.mkdir(parents=True)
+        with start(life) as cluster:
+            while left:
+                result = run(cluster, *left.pop(0))
+                print(json.dumps(result.as_dict()), flush=True)
+                if results is not None:
+                    with results.open("a") as file:
+                        file.write(json.dumps({**result.as_dict(), "place": str(life)}) + "\n")
+                if result.findings or result.problems:
+                    failed.append(result)
+                    break
+    return failed

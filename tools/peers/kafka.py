@@ -266,10 +266,20 @@ def _quoted(data: str) -> str:
     return f"'{data}'" if data else '""'
 
 
-def kafka_process(settings_file: Path, jvm: Sequence[str] = BROKER_JVM, libs: Path | None = None) -> LoggedProcess:
-    """`kafka-server-start server.properties`, begun; of another version where `libs` has its jars."""
+def kafka_process(
+    settings_file: Path,
+    jvm: Sequence[str] = BROKER_JVM,
+    libs: Path | None = None,
+    prefix: Sequence[str] = (),
+    log_path: Path | None = None,
+) -> LoggedProcess:
+    """`kafka-server-start server.properties`, begun; of another version where `libs` has its jars.
+
+    `prefix` are programs that come before the command and become it, as one that enters another network does.
+    """
     classpath = None if libs is None else f"{libs}/*"
-    return LoggedProcess("kafka", java_command("kafka.Kafka", [str(settings_file)], jvm, "INFO", classpath))
+    command = java_command("kafka.Kafka", [str(settings_file)], jvm, "INFO", classpath)
+    return LoggedProcess("kafka", [*prefix, *command], log_path=log_path)
 
 
 @contextmanager
@@ -280,8 +290,10 @@ def start_kafka_with_zookeeper(
     properties: Mapping[str, str] | None = None,
     jvm: Sequence[str] = BROKER_JVM,
     libs: Path | None = None,
+    prefix: Sequence[str] = (),
+    log_path: Path | None = None,
 ) -> Iterator[KafkaBroker]:
-    """A broker of the older kind, registered in a running ZooKeeper; of another version where `libs` has its jars."""
+    """A broker of the older kind, registered in a running ZooKeeper; the rest as for `kafka_process`."""
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="kafka-") as scratch:
         path = Path(scratch) / "server.properties"
@@ -293,7 +305,7 @@ def start_kafka_with_zookeeper(
             **SHIPPED_SETTINGS,
         }
         _write_properties(path, {**own, **(properties or {})})
-        with kafka_process(path, jvm, libs) as process:
+        with kafka_process(path, jvm, libs, prefix, log_path) as process:
             process.wait_for_line(READY_WITH_ZOOKEEPER)
             yield KafkaBroker(process, port, data_dir)
             process.terminate()

@@ -14,7 +14,9 @@ from support.never_repeated import MARKER, PATHS, TESTS, is_never_repeated, mark
 from support.numbered import PartitionLedger
 
 # What keeps a history, and judges it as a whole.
-KEEPS_HISTORY = re.compile(r"support\.(history_checker|power_cuts|replicated_traffic|replication_matrix)\b")
+KEEPS_HISTORY = re.compile(
+    r"support\.(history_checker|mixed_matrix|power_cuts|replicated_traffic|replication_matrix)\b"
+)
 
 
 def test_the_paths_exist() -> None:
