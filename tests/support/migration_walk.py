@@ -166,6 +166,8 @@ class Walk:
         """Of all brokers, which are stopped."""
         epochs: dict[str, list[tuple[int, int]]] = {}
         ids = self._facts["topic ids"]
+        # A replica that was away copies what compaction has left, and begins an epoch with the first of that.
+        compacted = {topic for topic, kind in self._replicated.topics.items() if kind.rules.compacted}
         for broker in self.cluster.brokers:
             which = f"{broker.kind} {broker.id}"
             assert strange_files(broker.data_dir) == [], which
@@ -173,6 +175,8 @@ class Walk:
             for partition, topic_id in topic_ids(broker.data_dir).items():
                 assert topic_id == ids[partition.rpartition("-")[0]], f"{partition} on {which}"
             for partition, entries in leader_epochs(broker.data_dir).items():
+                if partition.rpartition("-")[0] in compacted:
+                    continue
                 assert epochs.setdefault(partition, entries) == entries, f"epochs of {partition} on {which}"
         assert complaints_of_dump_log(files_to_dump(self.cluster.brokers[0].data_dir)) == []
 

@@ -66,9 +66,12 @@ class Execution:
             remark_failure(problem)
         self._warn_of_dead([*moves, *under_way], alive)
         asked = [each for each in moves if each.partition not in refused]
-        self.watch([*asked, *under_way])
+        # One that goes elsewhere now is judged by that.
+        redirected = {each.partition for each in asked}
+        followed = [*asked, *(each for each in under_way if each.partition not in redirected)]
+        self.watch(followed)
         with interrupts_wait():
-            verdicts = self._verdicts([*asked, *under_way])
+            verdicts = self._verdicts(followed)
             self._place({each: path for each, path in log_dirs.items() if each not in placed})
             self._elect([each.move for each in verdicts if each.problem is None])
             take_off(self._admin)

@@ -91,6 +91,16 @@ def test_a_second_run_picks_up_what_the_first_began(capsys: pytest.CaptureFixtur
     assert cluster.throttles() == {}
 
 
+def test_a_move_under_way_that_goes_elsewhere_now_is_judged_by_that() -> None:
+    run = Run()
+    cluster = run.cluster
+    cluster.admin.alter_partition_reassignments({A0: [2, 1]})
+    state = read_cluster(cluster.admin, None)
+    run.steps = [cluster.finish_all]
+    verdicts = run.execution.run(state.moves_to({A0: (0, 2)}), state.moves_under_way, None, state.brokers, {})
+    assert [(each.move.after, each.problem) for each in verdicts] == [((0, 2), None)]
+
+
 def test_what_is_refused_does_not_hold_up_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run()
     run.steps = [run.cluster.finish_all]
