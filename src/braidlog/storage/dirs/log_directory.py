@@ -116,8 +116,9 @@ class LogDirectory:
         """
         if not self.is_formatted and counted_on:
             path = f"{self.path}/{lost_replicas.FILE_NAME}"
-            write_durably(self._files, self.path, path, encode_lost_replicas(counted_on))
+            # Known at once: a full disk that refuses the file leaves the directory in use, and unformatted.
             self.lost_replicas = counted_on
+            write_durably(self._files, self.path, path, encode_lost_replicas(counted_on))
         path = f"{self.path}/{FILE_NAME}"
         wanted = claim(self.properties, cluster_id, node_id, path)
         if wanted.version == 1 and wanted.directory_id is None:

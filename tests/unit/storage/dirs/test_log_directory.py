@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from braidlog.core.clock import ManualClock
 from braidlog.core.errors import StorageFault, UserError
 from braidlog.core.types import TopicPartition
-from braidlog.storage.dirs.directory_lock import lock_directory
+from braidlog.storage.dirs.directory_lock import NoLock, lock_directory
 from braidlog.storage.dirs.log_directory import CLEAN_SHUTDOWN, LogDirectory
 from braidlog.storage.dirs.lost_replicas import LostReplica
 from braidlog.storage.dirs.offset_checkpoint_file import CLEANER_OFFSETS, RECOVERY_POINTS
 from braidlog.storage.files import OsFiles
+from braidlog.testing.simulated.disk import MemoryDisk
+from braidlog.testing.simulated.memory_files import MemoryFiles
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 0)
@@ -109,3 +113,21 @@ def test_what_the_cluster_counted_on_is_kept_by_a_directory_that_is_formatted(tm
     (tmp_path / "data" / "lost-replicas").write_text("nonsense\n")
     with pytest.raises(UserError, match="correct or remove the line"):
         opened(tmp_path / "data")
+
+
+def test_what_the_cluster_counted_on_is_known_where_there_is_no_room_to_write_it_down() -> None:
+    """Else the broker would lead with the empty log of a replaced disk as soon as that has room."""
+    disk = MemoryDisk(Random(1), ManualClock())
+    lost = [LostReplica(A, bytes(range(16)))]
+    directory = LogDirectory("/data", MemoryFiles(disk), lambda path: NoLock())
+    directory.open()
+    disk.capacity = disk.used
+    with pytest.raises(StorageFault, match="No space left"):
+        directory.claim("cluster", 1, 0, lost)
+    assert directory.lost_replicas == lost
+    assert not directory.is_formatted
+    disk.repair()
+    again = LogDirectory("/data", MemoryFiles(disk), lambda path: NoLock())
+    again.open()
+    again.claim("cluster", 1, 0, lost)
+    assert again.lost_replicas == lost
