@@ -105,6 +105,7 @@ class Walk:
         # The kinds of the controller and of the others, whenever a broker was replaced.
         self.seen: list[tuple[str, tuple[str, ...]]] = []
         self._lone_replica = lone_replica
+        self._compacted: set[str] = set()
         self._stack = ExitStack()
         self._numbers = itertools.count(1)
         self._began = time.monotonic()
@@ -134,6 +135,8 @@ class Walk:
         """All brokers are replaced by this kind in the block; in the end all of them are stopped."""
         cluster = self.cluster
         self._replicated = Replicated(cluster, KINDS.values(), self._replicas(), min_isr=2)
+        # A replica that was away copies what compaction has left, and begins an epoch with the first of that.
+        self._compacted |= {topic for topic, kind in self._replicated.topics.items() if kind.rules.compacted}
         self._transaction = OpenTransaction(cluster.bootstrap_servers, next(self._numbers))
         self._begin_move()
         self._facts = self.state.facts(cluster.brokers[0])
@@ -166,8 +169,6 @@ class Walk:
         """Of all brokers, which are stopped."""
         epochs: dict[str, list[tuple[int, int]]] = {}
         ids = self._facts["topic ids"]
-        # A replica that was away copies what compaction has left, and begins an epoch with the first of that.
-        compacted = {topic for topic, kind in self._replicated.topics.items() if kind.rules.compacted}
         for broker in self.cluster.brokers:
             which = f"{broker.kind} {broker.id}"
             assert strange_files(broker.data_dir) == [], which
@@ -175,7 +176,7 @@ class Walk:
             for partition, topic_id in topic_ids(broker.data_dir).items():
                 assert topic_id == ids[partition.rpartition("-")[0]], f"{partition} on {which}"
             for partition, entries in leader_epochs(broker.data_dir).items():
-                if partition.rpartition("-")[0] in compacted:
+                if partition.rpartition("-")[0] in self._compacted:
                     continue
                 assert epochs.setdefault(partition, entries) == entries, f"epochs of {partition} on {which}"
         assert complaints_of_dump_log(files_to_dump(self.cluster.brokers[0].data_dir)) == []
