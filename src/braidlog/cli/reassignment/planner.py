@@ -2,7 +2,8 @@
 
     leave     replicas on brokers that are not to hold any go to the emptiest ones
     spread    no rack, and then no host, has more replicas of a partition than it must
-    even      replicas move from the fullest to the emptiest broker until no two differ by more than one
+    even      replicas move from the fullest to the emptiest broker until no two differ by more than one; what moves
+              anyway is passed on, over other brokers if need be, before anything else is copied
     leaders   the same for preferred leaders; that only reorders replicas, and copies nothing
 
 A replica moves only where one of these asks for it, and of those that could, one of the topic that is most uneven, and
@@ -80,6 +81,8 @@ class _Planner:
         self._sizes = sizes
         self.replicas = {each: list(replicas) for each, replicas in sorted(current.items())}
         self._held: dict[int, set[TopicPartition]] = {each: set() for each in places}
+        # Of these, what was elsewhere before.
+        self._moved: dict[int, set[TopicPartition]] = {each: set() for each in places}
         self._least: dict[int, tuple[int, int]] = {}
         # Replicas of each topic, by broker.
         self._of_topic: dict[tuple[int, str], int] = {}
@@ -89,10 +92,14 @@ class _Planner:
                     self._count(each, broker, 1)
 
     def _count(self, partition: TopicPartition, broker: int, change: int) -> None:
-        if change > 0:
-            self._held[broker].add(partition)
-        else:
-            self._held[broker].discard(partition)
+        held = [self._held[broker]]
+        if broker not in self._original[partition]:
+            held.append(self._moved[broker])
+        for each in held:
+            if change > 0:
+                each.add(partition)
+            else:
+                each.discard(partition)
         key = broker, partition.topic
         self._of_topic[key] = self._of_topic.get(key, 0) + change
 
@@ -187,7 +194,7 @@ class _Planner:
                 and self._crowding_after(each, source, target) <= self._crowding(self.replicas[each])
             )
 
-        _EveningOut(list(self._places), self._load, candidates, is_one, self._move).run()
+        _EveningOut(list(self._places), self._load, candidates, is_one, self._move, self._moved.__getitem__).run()
 
     def even_out_leaders(self) -> None:
         led: dict[int, set[TopicPartition]] = {each: set() for each in self._places}
@@ -209,7 +216,8 @@ class _Planner:
             led[source].remove(partition)
             led[target].add(partition)
 
-        _EveningOut(list(self._places), lambda each: len(led[each]), candidates, is_one, lead).run()
+        # Leading costs nothing, so that it does not matter which of them change.
+        _EveningOut(list(self._places), lambda each: len(led[each]), candidates, is_one, lead, lambda each: set()).run()
 
     def _ranked(
         self, found: Sequence[TopicPartition], source: int, target: int, is_cheap: Callable[[TopicPartition], bool]
@@ -245,12 +253,15 @@ class _EveningOut:
         candidates: Callable[[int, int], list[TopicPartition]],
         is_candidate: Callable[[TopicPartition, int, int], bool],
         move: Callable[[TopicPartition, int, int], None],
+        free: Callable[[int], set[TopicPartition]],
     ) -> None:
+        """`free` names what a broker has that costs nothing to move on."""
         self._brokers = brokers
         self._load = load
         self._candidates = candidates
         self._is_candidate = is_candidate
         self._move = move
+        self._free = free
         # What could move from one broker to another when that was last looked at.
         self._known: dict[tuple[int, int], list[TopicPartition]] = {}
 
@@ -271,7 +282,33 @@ class _EveningOut:
                     break
                 moved = self._find(source, target)
                 if moved is not None:
-                    self._move(moved, source, target)
+                    if moved in self._free(source) or not self._step_for_nothing(order):
+                        self._move(moved, source, target)
+                    return True
+        return False
+
+    def _step_for_nothing(self, order: list[int]) -> bool:
+        """What moves anyway is passed on, over as many brokers as it takes; `order` is that of their loads."""
+        for source in reversed(order):
+            if self._load(source) - self._load(order[0]) < 2:
+                break
+            if not self._free(source):
+                continue
+            # How each broker was reached: what goes there, and from where.
+            reached: dict[int, list[tuple[TopicPartition, int, int]]] = {source: []}
+            for here in (queue := [source]):
+                taken = {each for each, _, _ in reached[here]}
+                for each in sorted(self._free(here)):
+                    for target in order:
+                        if each not in taken and target not in reached and self._is_candidate(each, here, target):
+                            reached[target] = [*reached[here], (each, here, target)]
+                            queue.append(target)
+            for target in order:
+                if self._load(source) - self._load(target) < 2:
+                    break
+                if target in reached:
+                    for each, here, there in reached[target]:
+                        self._move(each, here, there)
                     return True
         return False
 
