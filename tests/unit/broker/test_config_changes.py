@@ -132,7 +132,7 @@ async def test_what_happens_between_the_watch_and_the_load_is_not_lost(monkeypat
         async def children_then_a_change(path: str, watch: object = None) -> list[str]:
             nonlocal changed
             found = await children(path, watch)  # type: ignore[arg-type]
-            if path == f"{paths.CONFIG}/groups" and not changed:
+            if path == f"{paths.CONFIG}/ips" and not changed:
                 # The topics' nodes were listed already.
                 changed = True
                 await w.put("topics/late", {"retention.ms": "1"})
@@ -225,7 +225,7 @@ async def test_the_overrides_of_a_topic_that_is_made_while_all_are_read_stay(mon
 
         async def children_then_a_topic(path: str, watch: object = None) -> list[str]:
             found = await children(path, watch)  # type: ignore[arg-type]
-            if path == f"{paths.CONFIG}/groups" and not made:
+            if path == f"{paths.CONFIG}/ips" and not made:
                 # The topics' nodes were listed already.
                 await w.put("topics/orders", {"retention.ms": "1"})
                 made.append(asyncio.ensure_future(w.cache.update(update_metadata("orders", {0: led_by(1)}))))
