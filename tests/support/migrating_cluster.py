@@ -59,6 +59,7 @@ class MigratingBroker:
     def __init__(self, broker_id: int, directory: Path, settings: Mapping[str, str], kind: str) -> None:
         self.id = broker_id
         self.kind = kind
+        self.host = "127.0.0.1"
         self.port, self.clients_port = lasting_port(), lasting_port()
         self.settings_file = directory / f"server-{broker_id}.properties"
         self._directory = directory
@@ -67,7 +68,7 @@ class MigratingBroker:
         self._braidlog = BrokerProcess(directory / f"braidlog-{broker_id}.log", f"braidlog {broker_id}")
         self._settings = {
             "broker.id": str(broker_id),
-            "listeners": f"BROKERS://127.0.0.1:{self.port},CLIENTS://127.0.0.1:{self.clients_port}",
+            "listeners": f"BROKERS://{self.host}:{self.port},CLIENTS://{self.host}:{self.clients_port}",
             **settings,
         }
         self.empty_data_dir()
@@ -90,7 +91,7 @@ class MigratingBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def is_running(self) -> bool:
