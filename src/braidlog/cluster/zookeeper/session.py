@@ -154,7 +154,8 @@ class ZooKeeperSession:
                 f"cannot reach {self._settings.store} at {self._settings.servers} within {timeout_ms} ms "
                 f"({self._connection.problem}); {self._settings.advice}"
             ) from None
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
+            # Not where the coroutine is closed: then nobody waits for anything any more.
             await self.close()
             raise
         self._tasks.spawn("heartbeat", self._heartbeat())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 
@@ -34,7 +35,7 @@ class ZooKeeperStore:
             if await session.exists("/") is None:
                 await self._create_chroot()
                 await session.sync()
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             await session.close()
             raise
         return session

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 
+import pytest
+
 from braidlog.testing.simulated.cluster import SimulatedCluster
 from braidlog.testing.simulated.loop import Process
 from braidlog.testing.simulated.network import SimulatedConnector
+from braidlog.testing.simulated.simulation import BrokerEnded
 
 
 def test_what_is_sent_over_a_blocked_link_comes_late_and_in_order() -> None:
@@ -86,5 +89,24 @@ def test_a_paused_broker_loses_its_session_and_registers_again() -> None:
             await asyncio.sleep(30)
             assert paused.broker_epoch > before
             assert set(cluster.brokers[0].parts.metadata_cache.image.brokers) == {1, 2}
+
+        cluster.run(work())
+
+
+@pytest.mark.parametrize("after_ms", range(0, 40, 4))
+def test_a_broker_may_be_killed_while_it_connects_to_zookeeper(after_ms: int) -> None:
+    """What it would do at an orderly end, and await, is left."""
+    with SimulatedCluster(5, count=1) as cluster:
+
+        async def work() -> None:
+            (broker,) = cluster.brokers
+            cluster.zookeeper.cut(broker.name)
+            starting = asyncio.ensure_future(broker.start())
+            await asyncio.sleep(2)
+            cluster.zookeeper.restore(broker.name)
+            await asyncio.sleep(after_ms / 1000)
+            broker.kill()
+            with pytest.raises(BrokerEnded):
+                await starting
 
         cluster.run(work())
